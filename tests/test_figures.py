@@ -14,13 +14,14 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import posse
-from posse.experiments import summary
+from posse.experiments import settings
 from posse.experiments.records import Records, from_result
 from posse.experiments.report import figures, run_report, theory
 from posse.figures import canvas
-from posse.figures.policy_looks import algorithm, looks
+from posse.figures.policy_looks import looks
 from posse.figures.style import OTHER_COLORS, PRINT
 from posse.policies import all_policies
+from posse.policies.labels import algorithm
 
 
 @pytest.fixture(scope="module")
@@ -230,10 +231,10 @@ def test_settings_are_what_was_asked_for(records):
     problems = posse.generate.uniform(count=6, players=3, arms=5, epsilon=0.1)
     uniform = Records(from_result(posse.simulate(problems, posse.IndTS(), 20, threads=1), "mine"))
     assert len(uniform.distinct("n_subpar")) > 1
-    assert [setting for setting, _ in summary.settings(uniform)] == [{}]
-    found = [setting for setting, _ in summary.settings(records.where(study="subpar"))]
+    assert [setting for setting, _ in settings.settings(uniform)] == [{}]
+    found = [setting for setting, _ in settings.settings(records.where(study="subpar"))]
     assert found == [{"n_subpar": 8}, {"n_subpar": 5}, {"n_subpar": 9}]
-    turns = summary.settings(records.where(study="participation"))
+    turns = settings.settings(records.where(study="participation"))
     assert [list(setting) for setting, _ in turns] == [["schedule"], ["schedule"]]  # which tells the horizon too
     assert sum(len(part) for _, part in turns) == len(records.where(study="participation"))
 
@@ -326,7 +327,7 @@ def test_little_data_is_enough(study, problem, policy, schedule):
 
 
 def test_missing_data_is_named(records):
-    with pytest.raises(ValueError, match=r"no records of study 'subpar' with n_subpar=3; there are \[5, 8, 9\]"):
+    with pytest.raises(ValueError, match=r"no rows with n_subpar=3; there are 8, 5, 9"):
         figures.panel(records, "regret", 3)
     with pytest.raises(ValueError, match="2 different lists of checkpoints"):
         figures.panel(records, "regret", 8, study="participation")

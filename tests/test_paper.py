@@ -9,7 +9,7 @@ import pytest
 
 from posse.cli import main
 from posse.experiments import Records, ResultStore, parse, run
-from posse.experiments.report.tables import compare, comparison_text
+from posse.experiments.report.comparison import compare, comparison_text
 from posse.experiments.spec.shipped_specs import paper_spec, shipped
 
 

@@ -13,8 +13,9 @@ import posse
 from posse.experiments.battery.score import score
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, from_result
+from posse.experiments.report.comparison import compare
 from posse.experiments.report.run_report import catalogue, write_report
-from posse.experiments.report.tables import compare, regret_table, regret_tables
+from posse.experiments.report.tables import regret_table, regret_tables
 
 HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
 TAGS = re.findall(
@@ -37,7 +38,14 @@ def records_of(labels=None, values=(8, 5), study="subpar", **settings):
         )
         for v in values
     ]
-    return Records(pa.concat_tables(parts))
+    return Records(pa.concat_tables(map(pa.table, parts)))
+
+
+PROBLEM = posse.Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.1]], epsilon=0.2)
+
+
+def simulated(policies, problem=PROBLEM, **settings):
+    return Records(from_result(posse.simulate(problem, policies, 30, threads=1, **settings), "own"))
 
 
 class Page(HTMLParser):
@@ -173,7 +181,22 @@ def test_the_tables_are_csv(records, folder):
         final = records.where(policy=row["policy"], n_subpar=int(row["n_subpar"]))["final_regret"]
         assert float(row["mean"]) == pytest.approx(final.mean())
         assert float(row["standard_deviation"]) == pytest.approx(final.std(ddof=1))
-        assert int(row["problems"]) == 3
+        assert (row["problems"], row["replications"], row["over"]) == ("3", "1", "problems")
+        assert float(row["standard_error"]) == pytest.approx(final.std(ddof=1) / np.sqrt(3))
+        assert (float(row["median_run"]), float(row["worst_run"])) == pytest.approx((np.median(final), final.max()))
+        assert float(row["lock_ins_a_run"]) == records.where(policy=row["policy"])["lock_ins"].mean()
+        assert (row["schedule"], row["delay"], row["batch"]) == ("Concurrent()", "0", "1")
+        first = records.where(policy="RobustAgg-TS(0.15)", n_subpar=int(row["n_subpar"]))["final_regret"]
+        names = [f"{unit}_difference{end}" for unit in ("regret", "percent") for end in ("", "_low", "_high")]
+        if row["policy"] == "RobustAgg-TS(0.15)":
+            assert [row[name] for name in ("reference", *names)] == [""] * 7
+        else:
+            assert row["reference"] == "RobustAgg-TS(0.15)"
+            found = [float(row[name]) for name in names]
+            assert found[0] == pytest.approx((final - first).mean())
+            assert found[3] == pytest.approx(100 * (final.mean() / first.mean() - 1))
+            assert found[1] < found[0] < found[2]
+            assert found[4] < found[3] < found[5]
     assert sum(int(row["lowest"]) for row in rows) == 2
     with open(folder / "tables" / "by-kind.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -208,6 +231,63 @@ def test_the_report_is_the_same_bytes_again_and_needs_records_only(records, tmp_
     assert b'id="claims"' not in one
 
 
+def test_one_problem_is_one_and_late_rewards_have_columns_of_their_own_and_a_note(tmp_path):
+    policies = [posse.IndTS(), posse.IndUCB()]
+    late = posse.simulation.Feedback(delay=1000, batch=3)
+    parts = [
+        from_result(posse.simulate(PROBLEM, policies, 30, replications=5, feedback=feedback), "own")
+        for feedback in (posse.simulation.Feedback(), late)
+    ]
+    rows = Records(pa.concat_tables(map(pa.table, parts)))
+    write_report(rows, tmp_path, title="late")
+    with open(tmp_path / "tables" / "final-regret.csv", newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    assert [(row["problems"], row["replications"], row["over"]) for row in found] == [("1", "5", "replications")] * 4
+    assert [(row["schedule"], row["delay"], row["batch"]) for row in found] == [
+        *[("Concurrent()", "0", "1")] * 2,
+        *[("Concurrent()", "1000", "3")] * 2,
+    ]
+    page = "".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text)
+    assert "1 problem each, 5 replications" in page
+    note = "a policy without randomness (Ind-UCB) repeats its choice"
+    assert note in " ".join(page.split())
+    assert note in " ".join(regret_table(rows).split())
+    at_once = rows.where(schedule="Concurrent()")
+    assert note not in " ".join(regret_table(at_once).split())
+    drawn = rows.where(policy="Ind-TS")
+    assert note not in " ".join(regret_table(drawn).split())
+
+
+def test_the_report_has_median_worst_run_and_lock_ins(records, folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    section = page[page.index("Single runs: median") :]
+    part = records.where(n_subpar=8, policy="Ind-UCB")
+    shown = re.search(r"8 subpar arms.*?</tr>", section, re.DOTALL)[0]
+    median, worst, locked = re.findall("<td>(.*?)</td>", shown)[3].split(" / ")
+    final = part["final_regret"]
+    assert (float(median), float(worst)) == pytest.approx((np.median(final), final.max()), rel=0.01)
+    assert float(locked) == pytest.approx(part["lock_ins"].mean(), rel=0.01)
+    old = pa.table(part).drop_columns("lock_ins").append_column("lock_ins", pa.nulls(3, pa.int64()))
+    (table,) = regret_tables(Records(old))
+    assert table.rows[0][2]["Ind-UCB"].single_runs.endswith(" / –"), "an older version did not measure them"
+
+
+def test_the_reference_can_be_chosen(records):
+    (table,) = regret_tables(records, "IndTS")
+    assert table.reference == "Ind-TS"
+    for _, part, cells in table.rows:
+        assert cells["Ind-TS"].difference is None
+        a, b = (part.where(policy=label)["final_regret"] for label in ("Ind-TS", "Ind-UCB"))
+        assert cells["Ind-UCB"].difference.mean == pytest.approx((b - a).mean())
+        assert cells["Ind-UCB"].relative.mean == pytest.approx(b.mean() / a.mean() - 1)
+    assert "relative to Ind-TS, paired" in regret_table(records, "Ind-TS")
+    with pytest.raises(ValueError, match=r"reference 'nobody', but the policies are 'RobustAgg-TS\(0\.15\)', "):
+        regret_tables(records, "nobody")
+    two = simulated([posse.RobustAgg(0.1), posse.RobustAgg(0.2)])
+    with pytest.raises(ValueError, match=r"'RobustAgg' may be 'RobustAgg\(0\.1\)' or 'RobustAgg\(0\.2\)'"):
+        regret_tables(two, "RobustAgg")
+
+
 def test_the_terminal_table_fits_lines_up_and_marks_the_lowest(records):
     wide = records_of([f"{letter * 70} {letter}" for letter in "abc"], study="s" * 300)
     for text in (regret_table(records), regret_table(wide)):
@@ -230,7 +310,7 @@ def test_differences_are_those_of_the_claims_table(records):
     assert (table.policies, table.reference, table.compared) == (written, written[0], written[1:])
     findings = {each.case: each for each in claims.judge(records) if each.measure == "final regret"}
     for setting, _, cells in table.rows:
-        found, wanted = cells[written[1]].difference, findings[f"RobustAgg-TS / Ind-TS, v = {setting['n_subpar']}"]
+        found, wanted = cells[written[1]].relative, findings[f"RobustAgg-TS / Ind-TS, v = {setting['n_subpar']}"]
         values = wanted.difference, wanted.low, wanted.high, wanted.problems
         assert (found.mean, found.low, found.high, found.units) == pytest.approx(values, rel=1e-12)
     lines = regret_table(records).splitlines()
@@ -248,7 +328,9 @@ def test_spread_is_over_problems_or_over_the_replications_of_one(records):
         (cells,) = (cells for *_, cells in table.rows)
         assert table.over == words
         assert {cell.count for cell in cells.values()} == {3 if count == 1 else 2}
-        assert cells["Ind-UCB"].difference.units == (3 if count == 1 else 2)
+        assert cells["Ind-UCB"].difference.units == cells["Ind-UCB"].relative.units == (3 if count == 1 else 2)
+        assert "[" not in cells["Ind-UCB"].percent
+        assert f"Fewer than 4 {words} are too few for an interval." in regret_table(rows).splitlines()
         assert f"over {words}" in regret_table(rows)
         assert all(f"means over {words}," in entry.caption for entry in catalogue(rows))
 
@@ -266,8 +348,9 @@ def test_where_the_first_policy_differs_from_row_to_row_the_text_says_so():
         )
         for epsilon in (0.1, 0.15)
     ]
-    (table,) = regret_tables(Records(pa.concat_tables(tables)))
-    assert (table.reference, table.compared) == ("the first policy of the row", ["Ind-TS"])
+    (table,) = regret_tables(Records(pa.concat_tables(map(pa.table, tables))))
+    assert (table.reference, table.compared) == ("the row's RobustAgg", ["Ind-TS"])
+    assert table.references == ["RobustAgg(0.1)", "RobustAgg(0.15)"]
     assert table.policies == ["RobustAgg(0.1)", "RobustAgg(0.15)", "Ind-TS"]
 
 
@@ -295,4 +378,4 @@ def test_something_else_than_records_is_refused(function, name):
 
 def test_no_records_no_report(records, tmp_path):
     with pytest.raises(ValueError, match="no records"):
-        write_report(records.where(policy="nobody"), tmp_path, title="x")
+        write_report(records.matching(policy="nobody"), tmp_path, title="x")

@@ -245,6 +245,7 @@ class TestResult:
     def test_one_pair_says_nothing_for_certain(self, small):
         found = cut(small, [0, 1], [0], [2]).difference("RobustAgg-TS(0.1)", "Ind-UCB")
         assert (found.mean, found.low, found.high) == (1.0, -math.inf, math.inf)
+        assert str(found) == "+1 (one run: no interval; raise replications)"
 
     @pytest.mark.parametrize("level", [0, 1, -0.5, 1.5, math.nan])
     def test_a_level_lies_between_0_and_1(self, small, level):
@@ -253,10 +254,12 @@ class TestResult:
 
     def test_a_policy_is_found_by_label_or_by_itself(self, small):
         assert small.policy_number("Ind-UCB") == small.policy_number(IndUCB()) == 1
-        with pytest.raises(
-            KeyError, match=r"no policy 'Ind-TS' in this result; there are 'RobustAgg-TS\(0\.1\)', 'Ind-UCB'"
-        ):
+        assert small.policy_number("RobustAggTS") == small.policy_number("RobustAgg-TS") == 0
+        with pytest.raises(KeyError, match=r"no policy 'Ind-TS'; there are 'RobustAgg-TS\(0\.1\)', 'Ind-UCB'"):
             small.policy_number(IndTS())
+        two = posse.simulate(PROBLEM, [RobustAggTS(0.1), RobustAggTS(0.2)], 5)
+        with pytest.raises(KeyError, match=r"'RobustAggTS' may be 'RobustAgg-TS\(0\.1\)' or 'RobustAgg-TS\(0\.2\)'"):
+            two.policy_number("RobustAggTS")
 
     def test_arrow_has_a_row_for_each_policy_problem_replication_and_checkpoint(self, result):
         part = cut(result, [0, 1], [0, 1, 2], [1, 3])
@@ -278,9 +281,23 @@ class TestResult:
             result.to_arrow()
 
     def test_repr_is_a_table_of_policies(self, result):
-        head, columns, *rows = repr(result).splitlines()
+        head, columns, *rows, note = repr(result).splitlines()
         assert head.startswith("Result: 3 problems × 4 replications, horizon 120, seed 3, Concurrent()")
         assert columns.split()[:3] == ["policy", "final", "regret"]
         assert [row.split()[0] for row in rows] == list(result.labels)
         assert f"{result.summary()[0]['mean']:,.1f}" in rows[0]
-        assert repr(posse.simulate(PROBLEM, IndTS(), 5)).startswith("Result: 1 problem × 1 replication,")
+        assert note == "sd over all runs; se over problems, each averaged over its replications."
+        one = repr(posse.simulate(PROBLEM, IndTS(), 5))
+        assert one.startswith("Result: 1 problem × 1 replication,")
+        assert len(one.splitlines()) == 3, "where both are over the same there is nothing to tell apart"
+
+    def test_repr_says_what_is_not_as_usual(self):
+        late = posse.simulation.Feedback(delay=5, batch=2)
+        result = posse.simulate(PROBLEM, [IndTS(), IndUCB()], 20, feedback=late, told_horizon=200)
+        shown = " ".join(repr(result).split())
+        assert "Concurrent(), rewards 5 rounds late in batches of 2 rounds, told horizon 200 policy" in shown
+        assert "a policy without randomness (Ind-UCB) repeats its choice" in shown
+        assert ", anytime" in repr(posse.simulate(PROBLEM, IndTS(), 20, anytime=True)).splitlines()[0]
+        drawn = repr(dataclasses.replace(result, feedback=posse.simulation.Feedback()))
+        assert "repeats its choice" not in drawn, "not where rewards are at once"
+        assert "repeats its choice" not in repr(cut(result, [0], [0], [0])), "not of policies that draw"

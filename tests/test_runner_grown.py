@@ -89,11 +89,6 @@ def simulated(monkeypatch):
     return done
 
 
-def wanted(spec):
-    """The files of a spec, by name."""
-    return {f"unit-{unit.id}.parquet" for unit in spec.units()}
-
-
 @pytest.fixture
 def small_units(monkeypatch):
     """Of two or three problems, which are cut otherwise if there are more policies."""
@@ -114,14 +109,16 @@ def test_a_run_grown_in_steps_is_the_run_made_at_once(how, tmp_path, simulated):
     at_once = run(parse(second), tmp_path / "at once", threads=1)
     assert grown.table.equals(at_once.table)
     after = files(tmp_path / "grown")
-    assert {name: after[name] for name in wanted(parse(second))} == files(tmp_path / "at once")
-    assert kept.items() <= after.items(), "nothing is thrown away or changed"
+    assert after == files(tmp_path / "at once"), "who reads all files of the folder reads this spec's runs, and once"
+    earlier = files(tmp_path / "grown" / "earlier")
+    assert kept.items() <= (after | earlier).items(), "nothing is thrown away or changed"
     assert {label for label, *_ in new} == (set(at_once.distinct("policy")) if policies == {"all"} else policies)
     assert not old.intersection(new), "nothing is simulated again"
     assert len(new) == len(set(new))
     simulated.clear()
     assert run(parse(first), tmp_path / "grown", threads=1).table.equals(before.table)
     assert simulated == [], "the earlier form finds its results again"
+    assert files(tmp_path / "grown") == kept
 
 
 @pytest.mark.usefixtures("small_units")
@@ -154,7 +151,18 @@ def test_in_many_steps_with_an_interrupt(tmp_path, monkeypatch):
             run(parse(spec), tmp_path / "grown", threads=1)
     grown = run(last, tmp_path / "grown")
     assert grown.table.equals(run(last, tmp_path / "at once").table)
-    assert {name: files(tmp_path / "grown")[name] for name in wanted(last)} == files(tmp_path / "at once")
+    assert files(tmp_path / "grown") == files(tmp_path / "at once")
+
+
+def test_a_good_file_of_an_earlier_form_takes_the_place_of_a_damaged_one(tmp_path):
+    run(parse(START), tmp_path)
+    run(parse(text(seed=6)), tmp_path)
+    (first, *_) = sorted((tmp_path / "earlier").iterdir())
+    content = first.read_bytes()
+    (tmp_path / first.name).write_bytes(content[:-9])
+    run(parse(START), tmp_path)
+    assert (tmp_path / first.name).read_bytes() == content
+    assert (tmp_path / f"{first.name}.damaged").read_bytes() == content[:-9], "that one is kept too"
 
 
 def said(folder, spec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from html import unescape
 
 import pytest
 from small_runs import needs_dask
@@ -28,11 +29,14 @@ class OwnTS(posse.Policy):
 """
 
 
+CLINICS = "clinic,A,B,C\nnorth,0.6,0.5,0.1\nsouth,0.5,0.7,0.2\n"
+
+
 OWN_SPEC = """
 [[study]]
 name = "own"
 horizon = 30
-problems = { family = "uniform", count = 2, players = 2, arms = 3 }
+problems = { file = "clinics.csv" }
 policies = [{ name = "OwnTS", weight = [1, 2] }, { name = "IndTS" }]
 """
 
@@ -42,6 +46,7 @@ def own_files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     (folder / "policies_of_mine.py").write_text(OWN_POLICIES)
     (folder / "own.toml").write_text(OWN_SPEC)
+    (folder / "clinics.csv").write_text(CLINICS)
     return folder
 
 
@@ -61,6 +66,10 @@ def test_policies_of_ones_own_run_and_are_drawn_everywhere(own_files, tmp_path):
     text = posse("run", spec, "--import", own, "--out", "out")
     assert "OwnTS(weight=2)" in text
     posse("report", "out", "--import", own)
+    page = unescape((tmp_path / "out" / "report.html").read_text())
+    again = page[page.index("How to reproduce this</h2>") :]
+    assert "posse run experiment.toml --import policies_of_mine.py" in again
+    assert all(text in again for text in (OWN_SPEC, CLINICS, OWN_POLICIES)), "nothing else is needed to run it again"
     assert "#123456" in (tmp_path / "out" / "figures" / "own.svg").read_text()
     assert "OwnTS(weight=2)" in posse("compare", "out", "out")
     spec.write_text(OWN_SPEC.replace("weight = [1, 2]", "weight = true"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_spec import ATTRIBUTES, GROUPS, SMALL, small
 
@@ -172,6 +173,8 @@ def test_two_studies_of_one_name():
         ("semicolons.csv", b"0,62;0,55\n", "line 1: '62;0' is not a number"),
         ("ragged.csv", b"0.1,0.2\n0.1\n", "player 1 has 1 arms"),
         ("high.csv", b"0.1,0.2\n0.1,2\n", "in [0, 1]"),
+        ("named.csv", b"clinic,A,B\nnorth,0.1,0.2\nsouth,0.1\n", "south has 1 arms, but north has 2"),
+        ("above.csv", b"clinic,A,B\nnorth,0.1,0.2\nsouth,0.1,2\n", "means[south, B]=2.0, but"),
         ("empty.csv", b"", "row"),
         ("latin.csv", b"\xff\xfe0.1", "latin.csv"),
         ("damaged.npy", b"\x93NUMPY\x01\x00v\x00{'descr'", "damaged.npy"),
@@ -186,6 +189,16 @@ def test_a_bad_file_is_named(tmp_path, name, content, words):
         parse(text, tmp_path)
     assert name in str(caught.value)
     assert words in str(caught.value)
+
+
+def test_an_epsilon_that_is_too_small_names_who_differs(tmp_path):
+    (tmp_path / "means.csv").write_text("clinic,A,B\nnorth,0.1,0.2\neast,0.1,0.3\nsouth,0.1,0.6\n")
+    np.save(tmp_path / "means.npy", [[0.1, 0.2], [0.1, 0.3], [0.1, 0.6]])
+    for name, words in (("csv", "arm B differs by 0.4 between north and south"), ("npy", "arm 1 .* players 0 and 2")):
+        source = f'file = "means.{name}"\nepsilon = 0.1\n'
+        text = small(SMALL[SMALL.index("family") : SMALL.index("[[study.policies")], source)
+        with pytest.raises(SpecError, match=rf"epsilon=0\.1, but {words}"):
+            parse(text, tmp_path)
 
 
 def test_not_text(tmp_path):

@@ -11,7 +11,7 @@ from sizes import FULL
 
 import posse
 from posse.simulation import trace
-from posse.simulation.statistics import student_quantile
+from posse.simulation.statistics import paired_difference, ratio_terms, student_quantile
 
 
 def agrees(sample, expected, sigmas=4.0):
@@ -125,6 +125,32 @@ def test_student_quantiles_match_scipy():
     for freedom in (1, 2, 3, 4, 5, 9, 29, 30, 299):
         for p in (0.6, 0.9, 0.975, 0.999):
             assert student_quantile(p, freedom) == pytest.approx(stats.t.ppf(p, freedom), rel=1e-9)
+
+
+class TestRatioOfMeans:
+    """A 95 % interval holds the true ratio of two means in 95 % of all samples, whatever the ratio is."""
+
+    def coverage(self, terms, spread, factor):
+        """How often `terms` cover a true difference of factor − 1, in samples of 30 pairs of skewed regrets."""
+        random = np.random.default_rng(3)
+        samples, units, log_mean = 2000, 30, spread**2 / 2
+        hard = random.normal(size=(samples, units))  # a hard problem is hard for both
+        a, b = np.exp(spread * (0.6 * hard + 0.8 * random.normal(size=(2, samples, units))) - log_mean)
+        found = [paired_difference(terms(factor * each - other, other)) for each, other in zip(b, a, strict=True)]
+        return np.mean([each.low <= factor - 1 <= each.high for each in found])
+
+    @pytest.mark.parametrize(("spread", "factor"), [(0.3, 4.0), (0.3, 1.0), (0.3, 0.2), (0.1, 0.2)])
+    def test_its_interval_holds_the_ratio_as_often_as_it_says(self, spread, factor):
+        assert 0.93 < self.coverage(ratio_terms, spread, factor) < 0.97
+
+    def test_an_interval_that_takes_the_lower_mean_for_known_does_not(self):
+        """Negative control: too narrow for a large ratio, far too wide for a small one."""
+
+        def known(above, below):
+            return above / below.mean()
+
+        assert self.coverage(known, 0.3, 4.0) < 0.9
+        assert self.coverage(known, 0.3, 0.2) > 0.99
 
 
 def test_index_law_is_gaussian_in_a_run():

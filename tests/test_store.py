@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from posse.cli import main
-from posse.experiments import ResultStore, StoreError, parse, run
+from posse.experiments import ResultStore, SpecError, StoreError, load, parse, read, run
 from posse.experiments.records import SCHEMA
 from posse.experiments.runs import store
 from posse.experiments.runs.remaining import Remaining
@@ -84,9 +84,22 @@ def test_some_units_are_missing(full, spec):
         full.read(spec)
 
 
-def test_an_empty_folder(tmp_path):
-    with pytest.raises(StoreError, match="no results"):
-        ResultStore(tmp_path / "new").read()
+def test_an_empty_folder_and_none(tmp_path):
+    with pytest.raises(StoreError, match="holds no results"):
+        ResultStore(tmp_path).read()
+    for way in (read, lambda folder: ResultStore(folder).read()):
+        with pytest.raises(StoreError, match=r"there is no folder .*new"):
+            way(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == [], "who only reads makes no folder"
+
+
+def test_results_are_read_from_the_folder_of_a_command_or_their_own(tmp_path, spec):
+    records = run(spec, tmp_path / "study" / "results")
+    for folder in (tmp_path / "study", tmp_path / "study" / "results", str(tmp_path / "study")):
+        found = read(folder)
+        assert list(found.rows("policy", "final_regret")) == list(records.rows("policy", "final_regret"))
+    with pytest.raises(SpecError, match=r"study is a folder, .*`posse\.experiments\.read` reads"):
+        load(tmp_path / "study")
 
 
 def test_a_file_in_place_of_the_folder(tmp_path):
@@ -140,9 +153,8 @@ def test_foreign_files_and_files_of_another_experiment_are_not_used(full, spec, 
     remaining = Remaining(full, spec.units())
     assert remaining.tasks == []
     remaining.make_room()
-    assert {"sales.parquet", "unit-sales.parquet", full.path(other).name} < {
-        path.name for path in full.folder.iterdir()
-    }
+    assert {"sales.parquet", "unit-sales.parquet"} < {path.name for path in full.folder.iterdir()}
+    assert [path.name for path in (full.folder / "earlier").iterdir()] == [full.path(other).name]
     assert full.read(spec).table.equals(pa.concat_tables([tables[unit.id] for unit in spec.units()]))
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ class Problem(Summarized):
         gaps = table.max(axis=1, keepdims=True) - table
         gaps.setflags(write=False)
         number = _own_stream(table, later) if stream is None else whole("stream", stream, least=0)
-        given = [_check_epsilon(table, epsilon), *(_blame(t, _check_epsilon, means, epsilon) for t, means in later)]
+        given = [check_epsilon(table, epsilon), *(_blame(t, check_epsilon, means, epsilon) for t, means in later)]
         if not (groups is None or isinstance(groups, Iterable)):
             raise TypeError(f"groups={groups!r}, but expected the number of each player's group")
         own = (0,) * len(table) if groups is None else tuple(whole("groups", each, least=0) for each in groups)
@@ -284,7 +284,10 @@ def _blame(first: int, check: Callable[..., Any], *given: Any) -> Any:
         raise ValueError(f"the change in round {first}: {error}") from None
 
 
-def _check_epsilon(means: np.ndarray, epsilon: float | None) -> float:
+def check_epsilon(
+    means: np.ndarray, epsilon: float | None, players: Sequence[str] = (), arms: Sequence[str] = ()
+) -> float:
+    """The ε of means, the smallest that holds if it is not given; errors name players and arms, or else number them."""
     spread = means.max(axis=0) - means.min(axis=0)
     arm = int(spread.argmax())
     if epsilon is None:
@@ -292,7 +295,7 @@ def _check_epsilon(means: np.ndarray, epsilon: float | None) -> float:
     value = number("epsilon", epsilon, least=0, most=1)
     if spread[arm] > value + ROUNDING:
         low, high = sorted((int(means[:, arm].argmin()), int(means[:, arm].argmax())))
-        raise ValueError(
-            f"epsilon={value:g}, but arm {arm} differs by {spread[arm]:.6g} between players {low} and {high}"
-        )
+        which = f"arm {arms[arm] if arms else arm} differs by {spread[arm]:.6g}"
+        between = f"{players[low]} and {players[high]}" if players else f"players {low} and {high}"
+        raise ValueError(f"epsilon={value:g}, but {which} between {between}")
     return value

@@ -41,6 +41,8 @@ def add(commands: Commands) -> None:
 
     report = add_command(commands, _report, "rebuild figures, tables and report from stored results")
     report.add_argument("folder", metavar="FOLDER", type=Path, help="what `posse run` or `posse paper` wrote")
+    text = "the policy that others are compared with: a label or a class (default: the first of each row)"
+    report.add_argument("--reference", default="", metavar="POLICY", help=text)
     report.add_argument("--import", **IMPORT)
 
     compare = add_command(commands, _compare, "put two runs side by side")
@@ -123,15 +125,15 @@ def _init(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     print(f"reading {options.folder} …", file=sys.stderr, flush=True)
-    _write_report(_stored(options.folder), options.folder)
+    _write_report(_stored(options.folder), options.folder, options.reference)
 
 
 def _stored(folder: Path) -> Records:
-    from posse.experiments import ResultStore
+    from posse.experiments.runs.store import open_store
 
     if not (folder / "results").is_dir():
         raise FileNotFoundError(f"{folder} has no results; give a folder that `posse run` or `posse paper` wrote")
-    store = ResultStore(folder / "results")
+    store = open_store(folder)
     wanted = store.manifest().get("units", [])
     there = sum((store.folder / f"unit-{name}.parquet").exists() for name in wanted)
     if there < len(wanted):
@@ -139,17 +141,17 @@ def _stored(folder: Path) -> Records:
     return store.read()
 
 
-def _write_report(records: Records, out: Path) -> None:
+def _write_report(records: Records, out: Path, reference: str = "") -> None:
     from posse.experiments import ResultStore
     from posse.experiments.paper import claims
     from posse.experiments.report.run_report import write_report
     from posse.experiments.report.tables import regret_table
-    from posse.figures.policy_looks import algorithm
+    from posse.policies.labels import algorithm
     from posse.simulation.progress import Bar
 
     print("drawing …", file=sys.stderr, flush=True)
     manifest: dict[str, Any] = ResultStore(out / "results").manifest()
-    names = [algorithm(label) for label in records.where(study=claims.STUDY).distinct("policy")]
+    names = [algorithm(label) for label in records.matching(study=claims.STUDY).distinct("policy")]
     findings = claims.judge(records) if len(names) == len(set(names)) else []  # the paper has each algorithm once
     page = write_report(
         records,
@@ -157,10 +159,11 @@ def _write_report(records: Records, out: Path) -> None:
         title=manifest.get("title") or "Experiment",
         findings=findings or None,
         manifest=manifest,
+        reference=reference,
         processes=os.cpu_count() or 1,
         progress=Bar(quiet_seconds=0.0),
     )
-    print(regret_table(records))
+    print(regret_table(records, reference))
     if findings:
         print()
         print(claims.to_text(findings, claims.small_form(records)))
@@ -168,7 +171,7 @@ def _write_report(records: Records, out: Path) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from posse.experiments.report.tables import compare, comparison_text
+    from posse.experiments.report.comparison import compare, comparison_text
 
     rows = compare(_stored(options.first), _stored(options.second))
     print(comparison_text(rows, str(options.first), str(options.second)))

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posse.experiments.settings import describe, settings
 from posse.notebook import NAME, Summarized, Summary
+from posse.policies.labels import matching_labels
 from posse.problem import Problem
 from posse.simulation import Result
 from posse.simulation.feedback import AT_ONCE
@@ -74,7 +76,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
 def check_records(name: str, value: Any) -> None:
     """An error if an argument is no records."""
     if not isinstance(value, Records):
-        raise TypeError(f"{name}={value!r}, but expected Records, from `posse.experiments.run` or `ResultStore.read`")
+        raise TypeError(f"{name}={value!r}, but expected Records, from `posse.experiments.run` or `.read`")
 
 
 class Records(Summarized):
@@ -88,13 +90,17 @@ class Records(Summarized):
 
     def _summary(self) -> Summary:
         policies, studies = self.distinct("policy"), self.distinct("study")
-        rows = [["study", "policy", "runs", "mean final regret"]]
-        for names, part in self.groups("study", "policy").items():
-            mean = f"{part['final_regret'].mean():,.1f}"
-            rows.append([*(shorten(name, NAME) for name in names), f"{len(part):,}", mean])
+        rows = [["study", "setting", "policy", "runs", "mean final regret"]]
+        for (study,), of_study in self.groups("study").items():
+            for setting, of_setting in settings(of_study):
+                for (policy,), part in of_setting.groups("policy").items():
+                    names = (shorten(name, NAME) for name in (study, describe(setting) or "–", policy))
+                    rows.append([*names, f"{len(part):,}", f"{part['final_regret'].mean():,.1f}"])
+        if {row[1] for row in rows[1:]} <= {"–"}:
+            rows = [[row[0], *row[2:]] for row in rows]
         several = "policy" if len(policies) == 1 else "policies"
         title = f"Records: {plural(len(self), 'run')}, {len(policies):,} {several}, {listed(studies, 5)}"
-        return Summary(title, rows, "<<>")
+        return Summary(title, rows, "<" * (len(rows[0]) - 2) + ">")
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """What polars, pandas, DuckDB and others take a table from: `polars.DataFrame(records)`."""
@@ -107,12 +113,34 @@ class Records(Summarized):
         return np.array(self.table.column(column).to_pylist())
 
     def where(self, **conditions: Any) -> "Records":
-        """The rows whose columns have the given values; a value may be a list of allowed ones."""
+        """The rows whose columns have the given values; a value may be a list of allowed ones.
+
+        A policy may be given by its label, or by its name or class: `policy="RobustAggTS"`, whatever its constants. An
+        error names the values there are if a column has none of the given ones.
+        """
+        for column, value in conditions.items():
+            there = self.distinct(column) if column in SCHEMA.names else []
+            given = self._listed(value)
+            if column == "policy":
+                given = [label for each in given for label in (matching_labels(each, there) or [each])]
+                conditions[column] = given
+            if given and there and not any(each in there for each in given):
+                shown = listed([repr(each) for each in there])
+                raise ValueError(f"no rows with {column}={value!r}; there are {shown}")
+        return self.matching(**conditions)
+
+    def matching(self, **conditions: Any) -> "Records":
+        """The rows whose columns have just these values, or one of a list of values; perhaps none."""
         keep = np.ones(len(self), bool)
         for column, value in conditions.items():
-            allowed = list(value) if isinstance(value, (list, tuple, set, range)) else [value]
+            allowed = self._listed(value)
             keep &= np.isin(self[column], allowed) if allowed else False
         return self.keep(keep)
+
+    @staticmethod
+    def _listed(value: Any) -> list[Any]:
+        """The values that a condition allows."""
+        return list(value) if isinstance(value, (list, tuple, set, range)) else [value]
 
     def keep(self, mask: Sequence[bool] | np.ndarray) -> "Records":
         """The rows for which the mask is true."""

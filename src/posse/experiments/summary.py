@@ -1,17 +1,16 @@
-"""What the records say, for figures and tables: means over problems, settings, and settings in words."""
+"""What the records say, for figures and tables: means over problems, and pairs of runs."""
 
 import csv
 import io
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from posse.experiments.records import Records
-from posse.text import plural, shorten
+from posse.experiments.settings import settings
 
-SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
+FEWEST = 4  # problems, or replications of one, for which an interval is shown
 
 
 def problem_means(records: Records, column: str) -> np.ndarray:
@@ -44,8 +43,27 @@ def written_order(records: Records) -> list[str]:
 
 def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
     """A column of each policy that has records, by problem."""
-    parts = {label: records.where(policy=label) for label in labels}
+    parts = {label: records.matching(policy=label) for label in labels}
     return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
+
+
+def paired_runs(first: Records, second: Records) -> list[np.ndarray]:
+    """Final regrets of both in the runs that both have: for each problem, [replication, which of the two].
+
+    Runs belong together if problem, seed and replication are the same; a problem is known by its number and its means.
+    """
+    names = ("seed", "problem", "means", "replication", "final_regret")
+    tables = [{tuple(key): regret for *key, regret in part.rows(*names)} for part in (first, second)]
+    by_problem: dict[tuple[Any, ...], list[list[float]]] = {}
+    for key in tables[0]:
+        if key in tables[1]:
+            by_problem.setdefault(key[:-1], []).append([table[key] for table in tables])
+    return [np.array(runs) for runs in by_problem.values()]
+
+
+def paired_units(paired: Sequence[np.ndarray]) -> np.ndarray:
+    """A row for each problem of `paired_runs`, averaged over replications; for each replication of a single problem."""
+    return np.reshape(paired[0] if len(paired) == 1 else [runs.mean(axis=0) for runs in paired], (-1, 2))
 
 
 def percentages(pulls: np.ndarray) -> np.ndarray:
@@ -59,72 +77,11 @@ def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
 
 
-def settings(records: Records) -> list[tuple[dict[str, Any], Records]]:
-    """The records by setting: the columns that vary between settings with their values, and the rows.
-
-    The number of subpar arms, |I_5ε|, is part of the setting if the spec asked for it, not if it merely varies between
-    the problems of a family. The horizon is left out if the other columns already determine it.
-    """
-    columns = [column for column in SETTING if len(records.distinct(column)) > 1]
-    for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):
-        rest = [other for other in columns if other != column]
-        with_it, without_it = (set(records.rows(*names, *beside)) for names in (columns, rest))
-        if column in columns and rest + beside and len(with_it) == len(without_it):
-            columns = rest
-    if not columns:
-        return [({}, records)]
-    return [(dict(zip(columns, key, strict=True)), part) for key, part in records.groups(*columns).items()]
-
-
 def by_subpar(records: Records) -> dict[int | None, Records]:
     """The records by |I_5ε|, from the most subpar arms to the fewest; all under None if it was not asked for."""
     if not any("n_subpar" in setting for setting, _ in settings(records)):
         return {None: records}
     return {v: records.where(n_subpar=v) for v in sorted(records.distinct("n_subpar"), reverse=True)}
-
-
-SCHEDULES = (
-    (r"Concurrent\(\)", "all players every round"),
-    (r"Sequential\(order='turn'\)", "one player a round, in turn"),
-    (r"Sequential\(order='random'\)", "one player a round, at random"),
-    (r"Arrivals\(stay=True\)", "players arrive one after another"),
-    (r"Arrivals\(stay=False\)", "players one after another, each alone"),
-    (r"Late\(share=([0-9.e-]+), players=1\)", r"one player from share \1 of the rounds on"),
-    (r"Random\(probability=([0-9.e-]+)\)", r"each player with chance \1"),
-    (r"Zipf\(exponent=([0-9.e-]+)\)", r"player k with chance 1/k^\1"),
-)
-
-
-def schedule_words(schedule: str) -> str:
-    """A schedule in plain words.
-
-    >>> schedule_words("Random(probability=0.5)")
-    'each player with chance 0.5'
-    """
-    schedule, late, feedback = schedule.partition("; ")
-    for pattern, words in SCHEDULES:
-        if match := re.fullmatch(pattern, schedule):
-            return match.expand(words) + late + feedback
-    return shorten(schedule, 40) + late + feedback
-
-
-def describe(setting: Mapping[str, Any], *, between: str = ", ") -> str:
-    """A setting in a few words, for a title or a row of a table.
-
-    >>> describe({"n_subpar": 8, "horizon": 50000})
-    '8 subpar arms, T = 50,000'
-    """
-    words = {
-        "n_subpar": lambda value: plural(value, "subpar arm"),
-        "players": lambda value: f"M = {value}",
-        "arms": lambda value: f"K = {value}",
-        "epsilon": lambda value: f"ε = {value:g}",
-        "rewards": lambda value: f"{value.removesuffix('()')} rewards",
-        "horizon": lambda value: f"T = {value:,}",
-        "schedule": schedule_words,
-        "anytime": lambda value: "anytime" if value else "known horizon",
-    }
-    return between.join(words[column](value) for column, value in setting.items())
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:

@@ -7,6 +7,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from posse.figures.style import OTHER_COLORS
 from posse.policies.base import Look, all_policies
+from posse.policies.labels import algorithm
 
 OTHER_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
     "-",
@@ -17,15 +18,6 @@ OTHER_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
 )
 OTHER_MARKERS = "<>ph*Hd"
 OTHER_HATCHES = ("//", "\\\\", "xx", "||", "--", "++", "//-")
-
-
-def algorithm(label: str) -> str:
-    """The algorithm that a policy's label names: the part before its constants.
-
-    >>> algorithm("RobustAgg-TS(0.15)")
-    'RobustAgg-TS'
-    """
-    return label.split("(")[0].strip() or label
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:

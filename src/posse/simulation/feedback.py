@@ -1,9 +1,10 @@
 """When policies get to know the rewards of a simulation: at once, some rounds later, or in batches."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from posse.checks import store, whole
-from posse.text import plural
+from posse.text import listed, plural
 
 LATEST = 1 << 20  # rounds; all rewards that are late are kept
 
@@ -42,3 +43,14 @@ class Feedback:
 
 
 AT_ONCE = Feedback()
+
+
+def note_on_late_rewards(labels: Iterable[str]) -> list[str]:
+    """What to bear in mind if rewards are late and these policies draw nothing at random; nothing if there are none."""
+    found = list(labels)
+    if not found:
+        return []
+    return [
+        f"Rewards are late, and a policy without randomness ({listed(found)}) repeats its choice until one comes. In "
+        "use the learner counts waiting pulls for such policies, so a delay costs them less there than here."
+    ]

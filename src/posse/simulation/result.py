@@ -13,9 +13,10 @@ from posse.checks import number
 from posse.extras import extra
 from posse.notebook import Summarized, Summary
 from posse.policies.base import Policy
+from posse.policies.labels import find_label
 from posse.problem import Problem
 from posse.schedule import Schedule
-from posse.simulation.feedback import Feedback
+from posse.simulation.feedback import AT_ONCE, Feedback, note_on_late_rewards
 from posse.simulation.statistics import Difference, interval_width, paired_difference
 from posse.text import plural
 
@@ -67,11 +68,8 @@ class Result(Summarized):
         return self.regret[..., -1] if self.checkpoints[-1] == self.horizon else self.player_regret.sum(axis=-1)
 
     def policy_number(self, which: str | Policy) -> int:
-        """Where a policy stands on the first axis, found by its label or by itself."""
-        label = which.label if isinstance(which, Policy) else which
-        if label not in self.labels:
-            raise KeyError(f"no policy {label!r} in this result; there are {', '.join(map(repr, self.labels))}")
-        return self.labels.index(label)
+        """Where a policy stands on the first axis, found by its label, by itself, or by a class that it alone has."""
+        return self.labels.index(find_label(which.label if isinstance(which, Policy) else which, self.labels))
 
     def summary(self) -> list[dict[str, Any]]:
         """For each policy: mean final regret, its standard deviation over runs, its standard error, mean reward.
@@ -166,12 +164,19 @@ class Result(Summarized):
         title = (
             f"Result: {plural(len(self.problems), 'problem')} × {plural(len(self.replications), 'replication')}, "
             f"horizon {self.horizon:,}, seed {self.seed}, {self.schedule}"
+            + (f", rewards {self.feedback}" if self.feedback != AT_ONCE else "")
+            + (", anytime" if self.anytime else "")
+            + (f", told horizon {self.told_horizon:,}" if self.told_horizon != self.horizon else "")
         )
         rows = [["policy", f"{'final regret':>14}", f"{'± sd':>10}", f"{'± se':>10}"]]
         for row in self.summary():
             numbers = (row[name] for name in ("mean", "spread", "standard_error"))
             rows.append([row["policy"], *("–" if math.isnan(each) else f"{each:,.1f}" for each in numbers)])
-        return Summary(title, rows)
+        over = ", each averaged over its replications" if len(self.replications) > 1 else ""
+        notes = [f"sd over all runs; se over problems{over}."] if over and len(self.problems) > 1 else []
+        if self.feedback != AT_ONCE:
+            notes += note_on_late_rewards(policy.label for policy in self.policies if not policy.randomised)
+        return Summary(title, rows, note=" ".join(notes))
 
 
 def last_quarter(horizon: int) -> int:

@@ -20,6 +20,8 @@ class Difference:
     """How many independent pairs it rests on."""
 
     def __str__(self) -> str:
+        if self.units < 2:
+            return f"{self.mean:+.4g} (one run: no interval; raise replications)"
         return f"{self.mean:+.4g} [{self.low:.4g}, {self.high:.4g}] ({self.level:.0%}, {self.units} pairs)"
 
 
@@ -36,6 +38,21 @@ def paired_difference(differences: np.ndarray, level: float = 0.95) -> Differenc
         return Difference(mean, -math.inf, math.inf, level, units)
     half = width * float(np.std(differences, ddof=1))
     return Difference(mean, mean - half, mean + half, level, units)
+
+
+def ratio_terms(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Terms whose mean is the ratio R of two means, and whose Student's t interval is that ratio's.
+
+    The units of both arrays are paired. The terms are R + (above − R · below) / mean(below), the delta method: so the
+    interval allows for the lower mean being an estimate too. `ratio_terms(b − a, a)` is for the difference of b to a
+    relative to a's mean.
+
+    >>> print(paired_difference(ratio_terms(np.array([2.0, 3.0, 7.0]), np.array([1.0, 2.0, 3.0]))))
+    +2 [0.7579, 3.242] (95%, 3 pairs)
+    """
+    mean = float(np.mean(below))
+    ratio = float(np.mean(above)) / mean
+    return np.asarray(ratio + (above - ratio * below) / mean)
 
 
 def interval_width(level: float, units: int) -> float:

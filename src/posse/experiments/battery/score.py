@@ -11,8 +11,8 @@ import numpy as np
 from posse.checks import store
 from posse.experiments.records import Records, check_records
 from posse.experiments.spec.study import BLIND, KNOWS_GROUPS, Study
-from posse.figures.policy_looks import algorithm
 from posse.policies.base import all_policies
+from posse.policies.labels import algorithm
 
 CANDIDATE = "PosseTS"
 ROBUST = "RobustAgg-TS"

@@ -16,10 +16,12 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
+from posse.experiments.settings import describe, schedule_words, settings
 from posse.figures import canvas, regret
-from posse.figures.policy_looks import algorithm, looks
+from posse.figures.policy_looks import looks
 from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
 from posse.policies.base import Look
+from posse.policies.labels import algorithm
 from posse.simulation.statistics import interval_width
 
 VARIANT = "RobustAgg-TS-V"
@@ -44,7 +46,7 @@ def checkpoint_rounds(records: Records) -> np.ndarray:
 
 def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look], level: float | None = None) -> None:
     """Regret over rounds: a line and a band for each policy; of one standard deviation, or the mean's interval."""
-    parts = {label: records.where(policy=label) for label in drawn}
+    parts = {label: records.matching(policy=label) for label in drawn}
     curves = {
         label: (checkpoint_rounds(rows), summary.problem_means(rows, "regret"))
         for label, rows in parts.items()
@@ -196,9 +198,6 @@ def paper_rows(
     others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
     if others and not with_v:
         rows = rows.where(policy=others)
-    if not len(rows):
-        there = sorted(of_study.distinct("n_subpar"))
-        raise ValueError(f"no records of study {study!r} with n_subpar={n_subpar}; there are {there}")
     shown = rows.distinct("policy")
     return rows, {label: look for label, look in looks(of_study.distinct("policy")).items() if label in shown}
 
@@ -249,7 +248,7 @@ def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str =
 
 def subpar_title(n_subpar: int | None) -> str:
     """The title of a panel with one |I_5ε|; none for all of them."""
-    return "" if n_subpar is None else summary.describe({"n_subpar": n_subpar})
+    return "" if n_subpar is None else describe({"n_subpar": n_subpar})
 
 
 def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
@@ -258,8 +257,8 @@ def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int
     Of regret, `level=0.95` shows intervals of the means, in place of standard deviations.
     """
     rows = records.where(study=study)
-    parts = summary.settings(rows)[SHEET * page : SHEET * (page + 1)]
-    panels = [(summary.describe(setting, between="\n"), part) for setting, part in parts]
+    parts = settings(rows)[SHEET * page : SHEET * (page + 1)]
+    panels = [(describe(setting, between="\n"), part) for setting, part in parts]
     return sheet(panels, looks(summary.written_order(rows)), kind, **how)
 
 
@@ -271,12 +270,12 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
     rows = records.where(study=study)
     panels = []
     for v, part in summary.by_subpar(rows).items():
-        parts = [part.where(schedule=schedule) for schedule in rows.distinct("schedule")]
+        parts = [part.matching(schedule=schedule) for schedule in rows.distinct("schedule")]
         if not any(schedule.startswith("Concurrent") for schedule in rows.distinct("schedule")):
-            means, everybody = set(part.rows("means")), records.where(study="subpar", policy=part.distinct("policy"))
+            means, everybody = set(part.rows("means")), records.matching(study="subpar", policy=part.distinct("policy"))
             parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
         panels += [
-            (f"{subpar_title(v)}\n{textwrap.fill(summary.schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
+            (f"{subpar_title(v)}\n{textwrap.fill(schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
             for one in parts
             if len(one)
         ]
@@ -307,7 +306,7 @@ def _draw_sizes(axes: Axes, records: Records, drawn: Mapping[str, Look], *, each
     for number, (label, look) in enumerate(drawn.items()):
         shift = 1 + 0.016 * (number - (len(drawn) - 1) / 2)  # so that whiskers do not hide one another
         points = []
-        for (size,), rows in records.where(policy=label).groups("players").items():
+        for (size,), rows in records.matching(policy=label).groups("players").items():
             regrets = summary.problem_means(rows, "final_regret") / (size if each else 1)
             points.append((size * shift, *summary.mean_and_deviation(regrets)))
         x, mean, deviation = np.array(sorted(points), float).reshape(-1, 3).T

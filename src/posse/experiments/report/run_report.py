@@ -22,10 +22,12 @@ from posse.experiments.records import Records, check_records
 from posse.experiments.report import figures
 from posse.experiments.report.tables import WORDS, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
-from posse.experiments.summary import by_subpar, describe, schedule_words, settings, spread_over
+from posse.experiments.settings import describe, schedule_words, settings
+from posse.experiments.summary import by_subpar, spread_over
 from posse.figures.canvas import to_bytes
-from posse.figures.policy_looks import algorithm, looks
+from posse.figures.policy_looks import looks
 from posse.insight.report import templates
+from posse.policies.labels import algorithm
 from posse.policies.user import import_file, imported_files
 from posse.simulation.progress import Progress, reporter
 from posse.text import plural, shorten
@@ -227,6 +229,7 @@ def write_report(
     title: str,
     findings: Sequence[claims.ClaimFinding] | None = None,
     manifest: Mapping[str, Any] | None = None,
+    reference: str = "",
     processes: int = 1,
     progress: Progress = None,
 ) -> Path:
@@ -238,6 +241,7 @@ def write_report(
         title: the heading of the page.
         findings: those of `claims.judge`; without them the page says nothing about claims.
         manifest: that of the store, for versions, times and the spec.
+        reference: the policy that others are compared with, by its label or class; the first one if omitted.
         processes: how many processes draw.
         progress: True for a bar, or a function that is called with the part that is drawn.
     """
@@ -247,7 +251,7 @@ def write_report(
     out = Path(folder)
     entries = catalogue(records)
     with drawing(entries, out / "figures", processes=processes, progress=progress):
-        tables = write_tables(records, out / "tables", findings)
+        tables = write_tables(records, out / "tables", findings, reference)
     pictures: dict[str, list[tuple[ReportFigure, bytes]]] = {}
     for entry in entries:
         if entry.section in HEADINGS:
@@ -281,7 +285,6 @@ def write_report(
         small_form=claims.small_form(records),
         own_studies=[name for study, name in WORDS["studies"].items() if study in set(studies) - {claims.STUDY}],
         intros=WORDS["sections"],
-        imports=[file.name for file in imported_files()],
         figures=pictures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
     )

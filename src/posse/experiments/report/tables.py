@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import textwrap
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,14 +13,24 @@ import numpy as np
 
 from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
-from posse.experiments.records import KINDS, Records, check_records
+from posse.experiments.records import KINDS, Records
 from posse.experiments.report.theory import PAPER_BOUNDS
+from posse.experiments.settings import SETTING, describe, feedback_columns, settings
+from posse.policies.base import all_policies
+from posse.policies.labels import algorithm, matching_labels
 from posse.problem import Problem
-from posse.simulation.statistics import Difference, paired_difference
-from posse.text import align, align_blocks, shorten, with_ends
+from posse.simulation.feedback import note_on_late_rewards
+from posse.simulation.statistics import Difference, paired_difference, ratio_terms
+from posse.text import align_blocks, shorten, with_ends
 
 TERMINAL = 110  # columns
 
+FINAL = (  # the columns of final-regret.csv after those of the setting
+    *("problems", "replications", "mean", "over", "standard_deviation", "standard_error"),
+    *("median_run", "worst_run", "lock_ins_a_run", "lowest", "reference"),
+    *("regret_difference", "regret_difference_low", "regret_difference_high"),
+    *("percent_difference", "percent_difference_low", "percent_difference_high"),
+)
 WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 
 
@@ -31,7 +42,10 @@ class RegretCell:
     deviation: float  # the standard deviation over problems
     count: int  # how many problems (or replications, of a single problem)
     lowest: bool  # whether no other policy has a lower mean
-    difference: Difference | None  # relative to the row's first policy, paired; None if it is that one
+    runs: np.ndarray  # the final regret of every run
+    lock_ins: float  # players locked in on a bad arm at the end, a run; NaN where that was not measured
+    relative: Difference | None = None  # to the reference, in parts of its mean, paired; None if it is that one
+    difference: Difference | None = None  # the same in regret
 
     @property
     def starred(self) -> str:
@@ -41,16 +55,27 @@ class RegretCell:
     @property
     def shown(self) -> list[str]:
         """Mean and deviation, with enough decimals for three digits of the mean."""
-        decimals = 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
-        return [f"{value:,.{decimals}f}" for value in (self.mean, self.deviation)]
+        return [f"{value:,.{self._decimals}f}" for value in (self.mean, self.deviation)]
+
+    @property
+    def single_runs(self) -> str:
+        """The median and the worst of all runs, and lock-ins."""
+        shown = [f"{value:,.{self._decimals}f}" for value in (np.median(self.runs), self.runs.max())]
+        return " / ".join([*shown, "–" if math.isnan(self.lock_ins) else f"{self.lock_ins:.3g}"])
+
+    @property
+    def _decimals(self) -> int:
+        return 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
 
     @property
     def percent(self) -> str:
-        """The relative difference in per cent with its 95 % interval."""
-        if self.difference is None:
+        """The relative difference in percent with its 95 % interval, if there are enough units for one."""
+        if self.relative is None:
             return "–"
-        value, low, high = (100 * each for each in (self.difference.mean, self.difference.low, self.difference.high))
-        return with_ends(value, low, high, "+") if math.isfinite(low) else f"{value:+.1f}"
+        value, low, high = (100 * each for each in (self.relative.mean, self.relative.low, self.relative.high))
+        if self.relative.units < summary.FEWEST:
+            return f"{value:+.1f}".replace("-", "−")
+        return with_ends(value, low, high, "+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,47 +87,97 @@ class RegretTable:
     policies: list[str]
     over: str  # what means and standard deviations are over
     rows: list[tuple[dict[str, Any], Records, dict[str, RegretCell]]]
+    references: list[str]  # by row: the policy that others are compared with
 
     @property
     def reference(self) -> str:
         """What differences are relative to."""
-        firsts = {next(iter(cells)) for *_, cells in self.rows}
-        return firsts.pop() if len(firsts) == 1 else "the first policy of the row"
+        algorithms = {algorithm(label) for label in self.references}
+        several = f"the row's {algorithms.pop()}" if len(algorithms) == 1 else "the first policy of the row"
+        return self.references[0] if len(set(self.references)) == 1 else several
 
     @property
     def compared(self) -> list[str]:
         """The policies that have a difference to another."""
         cells = [cells for *_, cells in self.rows]
-        return [label for label in self.policies if any(label in row and row[label].difference for row in cells)]
+        return [label for label in self.policies if any(label in row and row[label].relative for row in cells)]
+
+    @property
+    def notes(self) -> list[str]:
+        """What has to be said of some cells: differences without an interval, and late rewards."""
+        found = [cell.relative for *_, cells in self.rows for cell in cells.values() if cell.relative]
+        few = [f"Fewer than {summary.FEWEST} {self.over} are too few for an interval."]
+        return (few if any(each.units < summary.FEWEST for each in found) else []) + self.late
+
+    @property
+    def late(self) -> list[str]:
+        """A note on late rewards, if policies without randomness meet them."""
+        without = {cls.name or cls.__name__ for cls in all_policies() if not cls.randomised}
+        schedules = {schedule for _, part, _ in self.rows for schedule in part.distinct("schedule")}
+        late = any(feedback_columns(schedule)[1:] != (0, 1) for schedule in schedules)
+        return note_on_late_rewards(label for label in self.policies if algorithm(label) in without) if late else []
 
 
-def regret_tables(records: Records) -> list[RegretTable]:
-    """The final regrets, study by study."""
+def regret_tables(records: Records, reference: str = "") -> list[RegretTable]:
+    """The final regrets, study by study, with differences to a reference: the first policy of each row if omitted.
+
+    The reference is a label, or an algorithm or class that one policy of a row has; a row without it keeps the first.
+    """
+    labels = records.distinct("policy")
+    if reference and not matching_labels(reference, labels):
+        raise ValueError(f"reference {reference!r}, but the policies are {', '.join(map(repr, labels))}")
     tables = []
     for study in records.distinct("study"):
         of_study = records.where(study=study)
         policies = summary.written_order(of_study)
-        rows = []
-        for setting, part in summary.settings(of_study):
+        rows, references = [], []
+        for setting, part in settings(of_study):
             values = summary.by_policy(part, policies, "final_regret")
             least = min(value.mean() for value in values.values())
-            first = part.where(policy=next(iter(values)))
+            references.append(_reference(reference, list(values)))
+            first = part.where(policy=references[-1])
             cells: dict[str, RegretCell] = {}
             for label, value in values.items():
+                runs = part.where(policy=label)
                 mean, deviation = summary.mean_and_deviation(value)
-                difference = _relative_difference(first, part.where(policy=label)) if cells else None
-                cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least), difference)
+                paired = summary.paired_runs(first, runs) if label != references[-1] else []
+                cells[label] = RegretCell(
+                    float(mean),
+                    float(deviation),
+                    len(value),
+                    bool(mean <= least),
+                    runs["final_regret"],
+                    float(runs["lock_ins"].astype(float).mean()),
+                    *_differences(paired),
+                )
             rows.append((setting, part, cells))
         over = summary.spread_over(of_study)
-        tables.append(RegretTable(study, WORDS["studies"].get(study, study), policies, over, rows))
+        title = WORDS["studies"].get(study, study)
+        tables.append(RegretTable(study, title, policies, over, rows, references))
     return tables
 
 
-def regret_table(records: Records) -> str:
-    """Final regrets for the terminal, with a star at the lowest of each row, and differences to the first policy."""
+def _differences(paired: Sequence[np.ndarray]) -> tuple[Difference | None, Difference | None]:
+    """The differences of a cell to the reference, relative and in regret; None where nothing is paired, or it is 0."""
+    if not paired:
+        return None, None
+    a, b = summary.paired_units(paired).T
+    return paired_difference(ratio_terms(b - a, a)) if a.any() else None, paired_difference(b - a)
+
+
+def _reference(which: str, labels: Sequence[str]) -> str:
+    """The policy of a row that others are compared with."""
+    found = matching_labels(which, labels) if which else []
+    if len(found) > 1:
+        raise ValueError(f"reference {which!r} may be {' or '.join(map(repr, found))}; give one of these labels")
+    return found[0] if found else labels[0]
+
+
+def regret_table(records: Records, reference: str = "") -> str:
+    """Final regrets for the terminal, with a star at the lowest of each row, and differences to a reference."""
     parts = []
-    for table in regret_tables(records):
-        names = [shorten(summary.describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
+    for table in regret_tables(records, reference):
+        names = [shorten(describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
         columns = [
             [shorten(label, 26) + " ", *(cells[label].starred if label in cells else "– " for *_, cells in table.rows)]
             for label in table.policies
@@ -118,33 +193,32 @@ def regret_table(records: Records) -> str:
             blocks = align_blocks([["difference in %", *names]], columns, TERMINAL)
             what = f"relative to {shorten(table.reference, 40)}, paired over {table.over}, with 95 % intervals"
             parts.append([*itertools.chain(*blocks), what])
+        parts[-1] += [line for note in table.notes for line in textwrap.wrap(note, TERMINAL)]
     return "\n\n".join(map("\n".join, parts))
 
 
 def write_tables(
-    records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None
+    records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None, reference: str = ""
 ) -> list[RegretTable]:
     """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV.
 
     A column of the setting is empty if it differs from row to row of the records. Returns the tables of final regrets.
     """
-    found = regret_tables(records)
+    found = regret_tables(records, reference)
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
-    final: list[list[Any]] = [["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]]
-    final[0] += ["relative_to", "difference", "low", "high"]
-    kinds: list[list[Any]] = [["study", *summary.SETTING, "policy", "kind", *names]]
+    before, after = ["study", *SETTING], ["delay", "batch", "policy"]
+    final: list[list[Any]] = [[*before, *after, *FINAL]]
+    kinds: list[list[Any]] = [[*before, *after, "kind", *names]]
     for table in found:
-        for part, label, cell in ((part, *each) for _, part, cells in table.rows for each in cells.items()):
-            rows = part.where(policy=label)
-            values = [rows.distinct(column) for column in summary.SETTING]
-            key = [table.study, *(value[0] if len(value) == 1 else "" for value in values), label]
-            final.append([*key, cell.count, cell.mean, cell.deviation, int(cell.lowest)])
-            if (paired := cell.difference) is not None:
-                final[-1] += [table.reference, paired.mean, paired.low, paired.high]
-            shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
-            regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
-            for number, kind in enumerate(KINDS):
-                kinds.append([*key, kind, *(float(array[number]) for array in (*shares, *regrets))])
+        for (_, part, cells), reference in zip(table.rows, table.references, strict=True):
+            for label, cell in cells.items():
+                rows = part.where(policy=label)
+                key = [table.study, *_setting_columns(rows), label]
+                final.append([*key, *_final_columns(cell, rows, reference)])
+                shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
+                regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
+                for number, kind in enumerate(KINDS):
+                    kinds.append([*key, kind, *(float(array[number]) for array in (*shares, *regrets))])
     tables = {"final-regret": final, "by-kind": kinds, "theory": _theory_rows(records)}
     texts = {name: summary.csv_text(rows) for name, rows in tables.items()}
     if findings is not None:
@@ -156,6 +230,29 @@ def write_tables(
     return found
 
 
+def _setting_columns(rows: Records) -> Iterator[Any]:
+    """The values of a setting, the schedule alone, then delay and batch; empty where rows differ."""
+    found = [rows.distinct(column) for column in SETTING]
+    values = dict(zip(SETTING, (value[0] if len(value) == 1 else "" for value in found), strict=True))
+    values["schedule"], *feedback = feedback_columns(values["schedule"])
+    return itertools.chain(values.values(), feedback)
+
+
+def _final_columns(cell: RegretCell, rows: Records, reference: str) -> Iterator[Any]:
+    """The cells under FINAL; an interval of a single unit is empty."""
+    problems = len(set(rows.rows("problem", "seed")))
+    yield from (problems, len(rows.distinct("replication")), cell.mean)
+    yield from ("problems" if problems > 1 else "replications", cell.deviation)
+    yield cell.deviation / math.sqrt(cell.count) if cell.count > 1 else ""
+    yield from (float(np.median(cell.runs)), float(cell.runs.max()))
+    yield from ("" if math.isnan(cell.lock_ins) else cell.lock_ins, int(cell.lowest))
+    yield reference if cell.difference else ""
+    for found, unit in ((cell.difference, 1), (cell.relative, 100)):
+        ends = (found.mean, found.low, found.high) if found else ()
+        yield from (unit * end if math.isfinite(end) else "" for end in ends)
+        yield from [""] * (3 - len(ends))
+
+
 def _theory_rows(records: Records) -> Iterator[list[Any]]:
     bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
     columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
@@ -164,76 +261,3 @@ def _theory_rows(records: Records) -> Iterator[list[Any]]:
         row = dict(zip(columns, key, strict=True))
         problem = Problem(np.reshape(means, (row["players"], row["arms"])), row["epsilon"])
         yield [*key, len(problem.subpar_10), *(float(bound(problem, row["horizon"])) for bound in bounds.values())]
-
-
-@dataclasses.dataclass(frozen=True)
-class ComparisonRow:
-    """A policy in one setting of both runs."""
-
-    study: str
-    setting: str
-    policy: str
-    first: float
-    second: float
-    difference: Difference | None
-    """Of the second to the first, over the runs that both have (same problem, seed and replication); None if none."""
-
-
-def compare(first: Records, second: Records) -> list[ComparisonRow]:
-    """Mean final regret in both, for every policy and setting that both have."""
-    check_records("first", first)
-    check_records("second", second)
-    parts, others = (records.groups("study", *summary.SETTING, "policy") for records in (first, second))
-    varying = [name for name in summary.SETTING if len(first.distinct(name)) > 1]
-    rows = []
-    for key, part in parts.items():
-        if key in others:
-            study, *values, label = key
-            setting = dict(zip(summary.SETTING, values, strict=True))
-            shown = summary.describe({name: setting[name] for name in varying})
-            a, b = (float(records["final_regret"].mean()) for records in (part, others[key]))
-            pairs = _pairs(part, others[key])
-            difference = paired_difference(pairs[:, 1] - pairs[:, 0]) if len(pairs) else None
-            rows.append(ComparisonRow(study, shown, label, a, b, difference))
-    return rows
-
-
-def comparison_text(rows: list[ComparisonRow], first: str, second: str) -> str:
-    """The comparison as a table for the terminal."""
-    if not rows:
-        return "The two runs have no study, setting and policy in common."
-    table = [["study", "policy", "A", "B", "B − A, 95 % interval"]]
-    for row in rows:
-        name = f"{row.study}: {row.setting}" if row.setting else row.study
-        table.append([name, row.policy, f"{row.first:,.1f}", f"{row.second:,.1f}", _shown(row.difference)])
-    return "\n".join([f"A = {first}", f"B = {second}", "", *align(table, "<<>><")])
-
-
-def _shown(difference: Difference | None) -> str:
-    if difference is None:
-        return "no runs in common"
-    if difference.mean == difference.low == difference.high == 0:
-        return "the same"
-    interval = f" [{difference.low:,.1f}, {difference.high:,.1f}]" if math.isfinite(difference.low) else ""
-    return f"{difference.mean:+,.1f}{interval}"
-
-
-def _relative_difference(first: Records, second: Records) -> Difference | None:
-    """Of the second to the first, as a share of the first one's mean; None where that is 0 or nothing is in common."""
-    a, b = _pairs(first, second).T
-    return paired_difference((b - a) / a.mean()) if a.any() else None
-
-
-def _pairs(first: Records, second: Records) -> np.ndarray:
-    """Final regrets of both, a row for each problem, averaged over the replications that both have.
-
-    If there is only one problem, a row for each replication.
-    """
-    names = ("seed", "problem", "replication", "final_regret")
-    tables = [{tuple(key): regret for *key, regret in part.rows(*names)} for part in (first, second)]
-    by_problem: dict[tuple[Any, ...], list[list[float]]] = {}
-    for key in tables[0]:
-        if key in tables[1]:
-            by_problem.setdefault(key[:-1], []).append([table[key] for table in tables])
-    units = list(by_problem.values())
-    return np.reshape(units[0] if len(units) == 1 else [np.mean(runs, axis=0) for runs in units], (-1, 2))

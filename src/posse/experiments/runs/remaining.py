@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from posse.experiments.runs.store import MANIFEST, ResultStore, Sources, StoreError, assembled, open_unit
+from posse.experiments.runs.store import EARLIER, MANIFEST, ResultStore, Sources, StoreError, assembled, open_unit
 from posse.experiments.spec.study import Unit
 from posse.policies.base import Policy
 from posse.text import listed, plural
@@ -116,23 +116,30 @@ class Remaining:
         self.store = store
         self.runs = sum(len(unit.policies) * unit.problems.count * len(range(*unit.replications)) for unit in units)
         self.notes: dict[Path, str] = {}  # on files that are not used
-        files = []
-        for path in store.files():
+        own = {store.path(unit).name for unit in units}
+        self.moves: dict[Path, Path] = {}  # files of this spec come to the front, others go to EARLIER
+        files: dict[Path, dict[str, Any]] = {}
+        for path in (*store.files(), *store.files(EARLIER)):
             try:
-                files.append((path, open_unit(path)[0]))
+                described = open_unit(path)[0]
             except StoreError as error:
                 self.notes[path] = str(error)
+                continue
+            place = store.folder / ("" if path.name in own else EARLIER) / path.name
+            if place not in files:
+                files[place] = described
+                self.moves |= {} if place == path else {path: place}
         try:
             self.manifest = store.manifest()
         except StoreError as error:
             self.manifest = {}
             self.notes[store.folder / MANIFEST] = str(error)
-        paths = {path for path, _ in files}
-        todo = [unit for unit in units if store.path(unit) not in paths]
+        todo = [unit for unit in units if store.path(unit) not in files]
         self.planned = set(self.manifest.get("units", ()))
-        self.in_the_way = self.notes.keys() & {store.folder / MANIFEST, *map(store.path, todo)}
+        needed = {store.folder / MANIFEST, *map(store.path, todo), *self.moves.values()}
+        self.in_the_way = self.notes.keys() & needed
         self.reasons: Counter[tuple[str, str]] = Counter()  # how many runs, of which policies, for which reason
-        self.grown, self.held = bool(files), HeldRuns(files if todo else [])
+        self.grown, self.held = bool(files), HeldRuns(list(files.items()) if todo else [])
         self.tasks = [self._task(unit) for unit in todo]
 
     def _task(self, unit: Unit) -> Task:
@@ -159,9 +166,11 @@ class Remaining:
         return Task(unit, [part for gaps, some in missing.items() for part in _parts(unit, some, dict(gaps))], sources)
 
     def make_room(self) -> None:
-        """Rename the files whose names are needed."""
+        """Rename the files whose names are needed, and move others to their places."""
         for path in self.in_the_way:
             self.notes[path] += f": set aside as {self.store.set_aside(path)}"
+        for path, place in self.moves.items():
+            self.store.move(path, place)
 
     def __str__(self) -> str:
         lines = [note if path in self.in_the_way else f"{note}: not used" for path, note in self.notes.items()]

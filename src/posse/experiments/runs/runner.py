@@ -97,13 +97,16 @@ def run(
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
             "units": [unit.id for unit in units],
             "spec": spec.text,
+            "files": dict(spec.files),
+            "imports": _imported_by(units),
             "runs": remaining.manifest.get("runs", []),
         }
         if tasks:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
             this = {"started": _now(), "on": place, "units": len(tasks), "finished": None, "seconds": None}
             manifest["runs"].append(this)
-        if tasks or any(remaining.manifest.get(name) != manifest[name] for name in ("spec", "units")):
+        told = ("spec", "units", "files", "imports")
+        if tasks or any(remaining.manifest.get(name, {}) != manifest[name] for name in told):
             store.write_manifest(manifest)
         for task in remaining.tasks:
             if not task.parts:
@@ -137,6 +140,13 @@ def run(
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
             store.write_manifest(manifest)
     return store.read(spec)
+
+
+def _imported_by(units: Iterable[Unit]) -> dict[str, str]:
+    """The users' files that policies of these units are from, as texts, by name."""
+    classes = {type(policy) for unit in units for policy in unit.policies}
+    modules = {base.__module__ for cls in classes for base in cls.__mro__}
+    return {file.name: file.read_text(encoding="utf-8") for file in imported_files() if file.stem in modules}
 
 
 def _work(unit: Unit) -> str:

@@ -22,6 +22,8 @@ from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
+RESULTS = "results"  # where a command puts results, beside figures and tables
+EARLIER = "earlier"  # the folder of files that are not of the present spec
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
@@ -37,9 +39,10 @@ class StoreError(ValueError):
 
 
 class ResultStore:
-    """The results of a spec in a folder, which is made if it is not there.
+    """The results of a spec in a folder, which is made when something is written.
 
-    Files of other specs, of earlier forms of the spec, or by other code may be there too; they stay as they are.
+    Files of other specs, of earlier forms of the spec, or by other code may be there too; they stay as they are. A run
+    moves those that are not of its spec into the folder `earlier`, so that the files beside each other are of one spec.
 
     >>> import tempfile
     >>> ResultStore(tempfile.mkdtemp()).manifest()
@@ -50,7 +53,6 @@ class ResultStore:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{self.folder} is a file, but results go into a folder")
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, unit: Unit) -> Path:
         """The file of a unit."""
@@ -67,6 +69,8 @@ class ResultStore:
 
     def read(self, spec: Spec | None = None) -> Records:
         """The results of all units that the manifest lists, or of a spec; without both, everything in the folder."""
+        if not self.folder.is_dir():
+            raise StoreError(f"there is no folder {self.folder}")
         if spec is not None:
             units = spec.units()
             paths = [self.path(unit) for unit in units]
@@ -80,9 +84,14 @@ class ResultStore:
             raise StoreError(f"{self.folder} holds no results")
         return Records(pa.concat_tables(map(read_table, paths)))
 
-    def files(self) -> list[Path]:
-        """The files that are named like those of units, of this spec or another."""
-        return sorted(self.folder.glob("unit-*.parquet"))
+    def files(self, folder: str = "") -> list[Path]:
+        """The files that are named like those of units, of this spec or another; in EARLIER, those moved there."""
+        return sorted((self.folder / folder).glob("unit-*.parquet"))
+
+    def move(self, path: Path, place: Path) -> None:
+        """Move the file of a unit to its place, which is here or in EARLIER."""
+        place.parent.mkdir(exist_ok=True)
+        os.replace(path, place)
 
     def set_aside(self, path: Path) -> str:
         """Rename a file that is damaged or somebody else's, so that its place is free; its new name."""
@@ -94,6 +103,7 @@ class ResultStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder for one writing process, until it ends. Temporary files of killed processes are removed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / LOCK, "w", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,6 +139,7 @@ class ResultStore:
             os.close(folder)
 
     def _put(self, path: Path, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
         temporary = self.folder / f".{path.name}.{uuid.uuid4().hex}.tmp"
         try:
             with open(temporary, "xb") as file:
@@ -210,3 +221,14 @@ def open_unit(path: Path) -> tuple[dict[str, Any], pq.ParquetFile]:
     if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
         raise StoreError(f"{path} does not contain the unit that its name says")
     return json.loads(metadata["posse_unit"]), file
+
+
+def open_store(folder: str | Path) -> ResultStore:
+    """The store in a folder that `posse run` or `posse paper` wrote, or of `run`."""
+    given = Path(folder)
+    return ResultStore(given / RESULTS if (given / RESULTS).is_dir() else given)
+
+
+def read(folder: str | Path) -> Records:
+    """The results in a folder that `posse run`, `posse paper` or `posse.experiments.run` wrote."""
+    return open_store(folder).read()

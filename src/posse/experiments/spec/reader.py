@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from posse.checks import did_you_mean, number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, Keys, SpecError, SpecTable, line_of
-from posse.experiments.spec.mean_tables import MAX_PAIRS, read_files, read_means
+from posse.experiments.spec.mean_tables import MAX_PAIRS, Names, csv_texts, read_files, read_means
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES, default_players
 from posse.policies.base import LONGEST, Policy, all_policies
 from posse.policies.statistics import STEPS
+from posse.problem import check_epsilon
 from posse.rewards import Bernoulli, Beta, Jackpot, OneNoisy, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential, Zipf
 from posse.simulation.feedback import AT_ONCE, Feedback
@@ -31,6 +34,10 @@ MAX_UNITS = 100_000
 def load(path: str | Path) -> Spec:
     """Read a spec from a file; files that it names are looked for beside it."""
     path = Path(path)
+    if path.is_dir():
+        raise SpecError(
+            f"{path} is a folder, but expected a spec file; `posse.experiments.read` reads a folder's results"
+        )
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -70,6 +77,7 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
     top = SpecTable(document, find)
     values = top.read(TOP_FIELDS)
     studies: list[Study] = []
+    files: dict[str, str] = {}
     units = 0
     for position, entry in enumerate(top.tables("study")):
         name = entry.get("name", position + 1)
@@ -82,7 +90,8 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
             if units > MAX_UNITS:
                 raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
         studies.append(study)
-    return Spec(title=values["title"], seed=values["seed"], studies=tuple(studies), text=text)
+        files |= csv_texts(table.values["problems"].get("file", []), Path(folder))
+    return Spec(values["title"], values["seed"], tuple(studies), text, tuple(files.items()))
 
 
 def _of_type(kind: type, expected: str) -> Check:
@@ -275,11 +284,12 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
     (source,) = sources
     given: Any = table.values[source]
     tables: tuple[Table, ...] = ()
+    names: list[Names] = []
     fields = _family_fields(table.get("family", FAMILY)) if source == "family" else GIVEN_FIELDS
     values = table.read({source: Field(), **fields})
     if source != "family":
         try:
-            tables = read_means(given) if source == "means" else read_files(given, folder)
+            tables, names = (read_means(given), []) if source == "means" else read_files(given, folder)
             if not tables:
                 raise ValueError("no problem in it; expected at least one table of means")
         except (ValueError, TypeError, OverflowError) as error:
@@ -295,6 +305,8 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
         if pairs > MAX_PAIRS:
             raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
         with table.blame():
+            for means, named in zip(tables, names, strict=False):  # those of a spec have no names
+                check_epsilon(np.array(means), parameters["epsilon"], *named)
             problems.part(0, len(tables) or 1).make(0)
         yield problems
 

@@ -286,6 +286,7 @@ class Spec:
     seed: int
     studies: tuple[Study, ...]
     text: str = ""
+    files: tuple[tuple[str, str], ...] = ()  # names and texts of the CSV files that it names
 
     def units(self) -> list[Unit]:
         """All studies in units of work, in order."""

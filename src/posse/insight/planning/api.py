@@ -21,7 +21,7 @@ from posse.policies.base import Policy
 from posse.rewards import Beta
 from posse.simulation import Difference, Result, simulate
 from posse.simulation.progress import Progress
-from posse.simulation.statistics import paired_difference
+from posse.simulation.statistics import paired_difference, ratio_terms
 from posse.streams import check_seed
 from posse.text import plain
 
@@ -190,7 +190,7 @@ class Plan(Summarized, PlannedRun, PolicyRoles):
     def saving(self, policy: int | str, other: int | str | None = None) -> Difference:
         """Which share of another policy's loss a policy saves; the other policy is learning alone if omitted.
 
-        It is a ratio of means, 1 − L'/L; its interval is Student's t of L' − (L'/L) L over problems (delta method).
+        It is a ratio of means, 1 − L'/L, over problems; its interval is that of `ratio_terms`.
 
         >>> found = plan(players=4, arms=2, decisions=300, epsilon=0.05, effect=0.2, problems=10)
         >>> found.saving("PosseTS", "equal shares").low > 0
@@ -378,9 +378,7 @@ def _saved(first: np.ndarray, second: np.ndarray) -> Difference:
     """Which share of the second policy's loss the first one saves, from what both lose, [problem]."""
     if second.mean() == 0:
         return Difference(0.0, 0.0, 0.0, 0.95, len(first))
-    ratio = float(first.mean() / second.mean())
-    error = paired_difference((first - ratio * second) / second.mean())
-    return Difference(1 - ratio, 1 - ratio - error.high, 1 - ratio - error.low, error.level, error.units)
+    return paired_difference(ratio_terms(second - first, second))
 
 
 def _interval(difference: Difference) -> dict[str, float]:
