@@ -12,7 +12,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from posse.version import __version__
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+TOGETHER = 100  # files that are joined at a time: a small batch takes several times the memory of its rows
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
 _BLANK = b"blake2b:" + b"0" * 64  # stands in the file while the digest is computed
@@ -80,7 +81,8 @@ class ResultStore:
             paths = [path for path in listed if path.exists()] if listed else self.files()
         if not paths:
             raise StoreError(f"{self.folder} holds no results")
-        return Records(Table.from_batches([read_batch(path) for path in paths]))
+        some = (paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER))
+        return Records(_joined(_joined(map(read_batch, part)) for part in some))
 
     def files(self) -> list[Path]:
         """The files that are named like those of units, of this spec or another."""
@@ -184,7 +186,7 @@ def assembled(unit: Unit, sources: Sources) -> bytes:
         batches.append(batch)
     labels, problems = [policy.label for policy in unit.policies], unit.problems.numbers
     wanted = list(itertools.product(problems, labels, range(*unit.replications)))
-    table = Table.from_arrow(Records(Table.from_batches(batches)).take([places[key] for key in wanted]))
+    table = Table.from_arrow(Records(_joined(batches)).take([places[key] for key in wanted]))
     for number, values in enumerate(([unit.study] * len(wanted), [label for _, label, _ in wanted])):
         table = table.set_column(number, FIELDS[number], Array(values, FIELDS[number].type))
     return file_content(unit, Records(table))
@@ -202,6 +204,10 @@ def read_batch(source: Path | bytes) -> RecordBatch:
         if field.name not in names:  # of an older version
             batch = batch.append_column(field, Array([None] * batch.num_rows, field.type))
     return batch if names == SCHEMA.names else batch.select(SCHEMA.names)
+
+
+def _joined(batches: Iterable[RecordBatch]) -> RecordBatch:
+    return RecordBatch.from_arrow(Table.from_batches(list(batches)))
 
 
 def open_unit(path: Path) -> tuple[dict[str, Any], RecordBatchReader]:
