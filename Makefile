@@ -34,6 +34,7 @@ $(USER_STAMP): requirements.lock
 	$(BIN)/python -m ensurepip # says what it does; venv would be silent
 	@echo "installing what posse paper needs, with the versions and hashes of requirements.lock ..."
 	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip uninstall -qq --yes setuptools # 10 MB that nothing needs, and that only Python 3.11 puts there
 	@touch $@
 
 $(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock

@@ -1,6 +1,7 @@
 """Records to draw, and what a figure has drawn."""
 
 import numpy as np
+import pyarrow as pa
 from matplotlib.container import BarContainer
 
 import posse
@@ -26,7 +27,7 @@ def study(name, n_subpar, *, players=4, epsilon=0.15, count=3, schedule=posse.sc
 def by_problem(records, column, **conditions):
     """The oracle: a column by problem, its replications averaged, row by row in plain Python."""
     groups = {}
-    for row in records.table.to_pylist():
+    for row in pa.table(records).to_pylist():
         if all(row[name] == value for name, value in conditions.items()):
             groups.setdefault(row["problem"], []).append(np.array(row[column], float))
     return np.array([np.mean(rows, axis=0) for rows in groups.values()])

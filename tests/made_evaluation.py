@@ -60,7 +60,7 @@ def row(policy, v, problem, final=100.0, pulls=(0, 1000, 100), regret=(0.0, 50.0
 
 
 def table(rows):
-    return Records(pa.Table.from_pylist(rows, schema=SCHEMA))
+    return Records(pa.Table.from_pylist(rows, schema=pa.schema(SCHEMA)))
 
 
 def evaluation(levels=None, wobble=0.01, counts=COUNTS, algorithms=tuple(LABELS), **other):

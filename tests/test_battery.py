@@ -160,7 +160,9 @@ def families(tags, **policies):
     labels |= {KNOWS_GROUPS: "knows", BLIND: "blind"}
     found = [row for label, name in labels.items() if name in policies for row in rows("f", label, *policies[name])]
     study = Study("f", (), (), (10,), (), tags=tags)
-    return score(Records(pa.Table.from_pylist(found, schema=SCHEMA)), [study, dataclasses.replace(study, name="g")])
+    return score(
+        Records(pa.Table.from_pylist(found, schema=pa.schema(SCHEMA))), [study, dataclasses.replace(study, name="g")]
+    )
 
 
 HARD = np.arange(1, 41)[:, None] * np.ones((40, 3))
@@ -195,7 +197,7 @@ class TestScores:
         sharing = PolicyChoice(posse.NaiveAgg, (), "Ind-ustrious")
         found = [row for label in ("PosseTS", "Both", "Ind-ustrious", "Ind-UCB") for row in rows("f", label, HARD)]
         study = Study("f", (), (alone, sharing), (10,), ())
-        (family,) = score(Records(pa.Table.from_pylist(found, schema=SCHEMA)), [study])
+        (family,) = score(Records(pa.Table.from_pylist(found, schema=pa.schema(SCHEMA))), [study])
         assert {each.policy for each in family.scores if each.alone} == {"Both", "Ind-UCB"}
 
     def test_without_the_candidate_there_is_nothing_to_judge(self):

@@ -211,13 +211,8 @@ class TestMissingData:
         assert not any("all v" in finding.case for finding in judge(evaluation(counts=(9,))))
 
     def test_all_v_is_left_out_where_an_algorithm_misses_one(self):
-        kept = [
-            not (policy == "Ind-UCB" and v == 8)
-            for policy, v in zip(
-                *(evaluation().table.column(c).to_pylist() for c in ("policy", "n_subpar")), strict=True
-            )
-        ]
-        cases = [finding.case for finding in judge(Records(evaluation().table.filter(pa.array(kept))))]
+        kept = [(policy, v) != ("Ind-UCB", 8) for policy, v in evaluation().rows("policy", "n_subpar")]
+        cases = [finding.case for finding in judge(evaluation().keep(kept))]
         assert "RobustAgg / Ind-UCB, v = 5" in cases
         assert "RobustAgg / Ind-UCB, v = 8" not in cases
         assert "RobustAgg / Ind-UCB, all v" not in cases
@@ -236,7 +231,7 @@ class TestMissingData:
         assert "transfer-at-5-epsilon" not in self.claims(epsilon=0.05)
         assert "sharing-saves-on-subpar" in self.claims(epsilon=0.05)
         large, small = evaluation(counts=(5,)), evaluation(counts=(5,), epsilon=0.05)
-        (finding,) = about(Records(pa.concat_tables([large.table, small.table])), "transfer-at-5-epsilon")
+        (finding,) = about(Records(pa.concat_tables([pa.table(large), pa.table(small)])), "transfer-at-5-epsilon")
         assert finding.problems == PROBLEMS
 
 
@@ -288,7 +283,7 @@ class TestShown:
     def test_text_fits_with_infinite_and_large_intervals(self):
         levels = both("final", 400.0, "RobustAgg-TS", "RobustAgg-TS-V", "Ind-TS")
         wide = judge(evaluation(levels, wobble=0.9))
-        single = judge(Records(evaluation().table.filter(pa.array([r % PROBLEMS == 0 for r in range(200)]))))
+        single = judge(evaluation().keep([r % PROBLEMS == 0 for r in range(200)]))
         for findings in (wide, single):
             assert findings
             assert max(map(len, to_text(findings).splitlines())) <= 110

@@ -12,7 +12,7 @@ from posse.experiments.report import figures
 
 def made(pulls, regret, label="Ind-TS"):
     """Two problems with 8 subpar arms: these pulls and regrets by kind of arm, those of subpar arms ± a tenth."""
-    table = study("subpar", 8, count=2, horizon=5)
+    table = pa.table(study("subpar", 8, count=2, horizon=5))
     rows = [row for row in table.to_pylist() if row["policy"] == label and row["replication"] == 0]
     for row, factor in zip(rows, (0.9, 1.1), strict=True):
         row["pulls_by_kind"] = [*pulls[:2], round(factor * pulls[2])]
@@ -61,7 +61,7 @@ def test_a_kind_of_arm_that_nobody_has_is_said_to_be_none():
 
 @pytest.mark.parametrize("kind", ["pulls", "regret by kind"])
 def test_numbers_over_bars_do_not_touch(kind):
-    parts = [made((9000, 995, 5), (0.0, 12345, 0.05), label).table for label in FIVE]
+    parts = [pa.table(made((9000, 995, 5), (0.0, 12345, 0.05), label)) for label in FIVE]
     figure = figures.panel(Records(pa.concat_tables(parts)), kind, 8, with_v=True)
     figure.draw_without_rendering()
     texts = [text for text in figure.axes[0].texts if not text.get_gid()]

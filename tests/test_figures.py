@@ -34,7 +34,7 @@ def records():
         study("participation", 8, count=2, schedule=chance),
         *(study("small-epsilon", v, epsilon=0.04) for v in (3, 9)),
     ]
-    return Records(pa.concat_tables(parts))
+    return Records(pa.concat_tables(map(pa.table, parts)))
 
 
 def check_curves(axes, records, labels, **conditions):
@@ -43,7 +43,7 @@ def check_curves(axes, records, labels, **conditions):
     for label, line in drawn.items():
         values = by_problem(records, "regret", policy=label, **conditions)
         np.testing.assert_allclose(line.get_ydata(), values.mean(axis=0))
-        rounds = next(row["rounds"] for row in records.where(**conditions).table.to_pylist())
+        rounds = records.where(**conditions)["rounds"][0]
         np.testing.assert_array_equal(line.get_xdata(), rounds)
 
 
@@ -61,7 +61,7 @@ def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(record
 
 
 def test_in_ones_own_study_the_bands_are_intervals_of_the_means():
-    own = Records(study("mine", 8))
+    own = study("mine", 8)
     (entry,) = [entry for entry in run_report.catalogue(own) if entry.name == "mine"]
     assert "bands their 95 % confidence intervals" in entry.caption
     axes = entry.draw().axes[0]
@@ -229,7 +229,7 @@ def test_a_policy_says_itself_how_it_looks():
 
 def test_settings_are_what_was_asked_for(records):
     problems = posse.generate.uniform(count=6, players=3, arms=5, epsilon=0.1)
-    uniform = Records(from_result(posse.simulate(problems, posse.IndTS(), 20, threads=1), "mine"))
+    uniform = from_result(posse.simulate(problems, posse.IndTS(), 20, threads=1), "mine")
     assert len(uniform.distinct("n_subpar")) > 1
     assert [setting for setting, _ in settings.settings(uniform)] == [{}]
     found = [setting for setting, _ in settings.settings(records.where(study="subpar"))]
@@ -291,7 +291,7 @@ def test_any_label_can_be_drawn():
     labels = [r"$\frac{", "_hidden", "a\nb", "<b>&amp;", "x" * 200, "$", "%s{}", "(", " "]
     problem = posse.generate.subpar(8, players=3)
     result = posse.simulate(problem, [posse.IndTS(label=label) for label in labels], 30, replications=2, threads=1)
-    rows = Records(from_result(result, "subpar"))
+    rows = from_result(result, "subpar")
     for entry in run_report.catalogue(rows):
         assert canvas.to_bytes(entry.draw(), "svg").startswith(b"<?xml")
 
@@ -303,7 +303,7 @@ def test_any_study_gets_its_sheets_page_by_page():
         )
         for m in range(1, 15)
     ]
-    rows = Records(pa.concat_tables(parts))
+    rows = Records(pa.concat_tables(map(pa.table, parts)))
     entries = {entry.name: entry for entry in run_report.catalogue(rows)}
     assert list(entries)[:2] == ["my-study", "my-study-2"]
     assert [len(entries[name].draw().axes) for name in list(entries)[:2]] == [12, 2]
@@ -321,7 +321,7 @@ def test_any_study_gets_its_sheets_page_by_page():
     ],
 )
 def test_little_data_is_enough(study, problem, policy, schedule):
-    rows = Records(from_result(posse.simulate(problem, policy, 5, schedule=schedule, threads=1), study))
+    rows = from_result(posse.simulate(problem, policy, 5, schedule=schedule, threads=1), study)
     for entry in run_report.catalogue(rows):
         assert canvas.to_bytes(entry.draw(), "png")
 
@@ -343,7 +343,7 @@ def test_studies_whose_names_look_alike_do_not_share_files():
     problem = posse.generate.uniform(players=2, arms=3)[0]
     result = posse.simulate(problem, [posse.IndTS(), posse.IndUCB()], 20, checkpoints=4)
     tables = [from_result(result, study) for study in ("日本", "中国", "a b", "a-b")]
-    names = [entry.name for entry in run_report.catalogue(Records(pa.concat_tables(tables)))]
+    names = [entry.name for entry in run_report.catalogue(Records(pa.concat_tables(map(pa.table, tables))))]
     assert len(names) == len(set(names)) == 12
 
 

@@ -147,8 +147,8 @@ def test_the_lowest_regret_of_each_row_is_marked_and_the_numbers_are_the_means(r
     section = page[page.index('<section id="regret">') : page.index('<section id="claims">')]
     for v in (8, 5):
         final = {}
-        for row in records.where(n_subpar=v).table.to_pylist():
-            final.setdefault(row["policy"], []).append(row["final_regret"])
+        for policy, regret in records.where(n_subpar=v).rows("policy", "final_regret"):
+            final.setdefault(policy, []).append(regret)
         line = section[section.index(f"{v} subpar arms") :].split("</tr>")[0]
         best = min(final, key=lambda label: np.mean(final[label]))
         (marked,) = re.findall("<strong>(.*?)</strong>", line)
@@ -306,7 +306,8 @@ def test_the_terminal_table_fits_lines_up_and_marks_the_lowest(records):
 def test_differences_are_those_of_the_claims_table(records):
     """Of the other policies to the first that is written, paired over problems, with the same 95 % interval."""
     written = ["Ind-TS", "RobustAgg-TS(0.15)"]
-    (table,) = regret_tables(Records(pa.concat_tables([records.where(policy=label).table for label in written])))
+    parts = [pa.table(records.where(policy=label)) for label in written]
+    (table,) = regret_tables(Records(pa.concat_tables(parts)))
     assert (table.policies, table.reference, table.compared) == (written, written[0], written[1:])
     findings = {each.case: each for each in claims.judge(records) if each.measure == "final regret"}
     for setting, _, cells in table.rows:
@@ -323,7 +324,7 @@ def test_spread_is_over_problems_or_over_the_replications_of_one(records):
         result = posse.simulate(
             posse.generate.subpar(8, count=count), [posse.IndTS(), posse.IndUCB()], 20, replications=3, threads=1
         )
-        rows = Records(from_result(result, "own"))
+        rows = from_result(result, "own")
         (table,) = regret_tables(rows)
         (cells,) = (cells for *_, cells in table.rows)
         assert table.over == words
@@ -357,7 +358,7 @@ def test_where_the_first_policy_differs_from_row_to_row_the_text_says_so():
 def test_a_single_run_and_a_missing_policy_are_fine(records, tmp_path):
     one = records.where(n_subpar=8, problem=0, policy="Ind-TS")
     gap = records.where(n_subpar=5, problem=0)
-    rows = Records(pa.concat_tables([one.table, gap.table]))
+    rows = Records(pa.concat_tables([pa.table(one), pa.table(gap)]))
     assert "± 0" in regret_table(one)
     assert "–" in regret_table(rows)
     assert write_report(rows, tmp_path, title="few").exists()

@@ -107,7 +107,7 @@ def test_a_run_grown_in_steps_is_the_run_made_at_once(how, tmp_path, simulated):
     grown = run(parse(second), tmp_path / "grown", threads=1)
     new = list(simulated)
     at_once = run(parse(second), tmp_path / "at once", threads=1)
-    assert grown.table.equals(at_once.table)
+    assert grown == at_once
     after = files(tmp_path / "grown")
     assert after == files(tmp_path / "at once"), "who reads all files of the folder reads this spec's runs, and once"
     earlier = files(tmp_path / "grown" / "earlier")
@@ -116,7 +116,7 @@ def test_a_run_grown_in_steps_is_the_run_made_at_once(how, tmp_path, simulated):
     assert not old.intersection(new), "nothing is simulated again"
     assert len(new) == len(set(new))
     simulated.clear()
-    assert run(parse(first), tmp_path / "grown", threads=1).table.equals(before.table)
+    assert run(parse(first), tmp_path / "grown", threads=1) == before
     assert simulated == [], "the earlier form finds its results again"
     assert files(tmp_path / "grown") == kept
 
@@ -130,7 +130,7 @@ def test_of_two_files_with_other_tables_under_one_number_the_right_one_is_used(t
         for pair in pairs:
             run(parse(text(problems=pair)), tmp_path / "grown")
         last = parse(text([ROBUST, ALONE, NEW], problems=pairs[1]))
-        assert run(last, tmp_path / "grown").table.equals(run(last, tmp_path / str(number)).table)
+        assert run(last, tmp_path / "grown") == run(last, tmp_path / str(number))
 
 
 @pytest.mark.usefixtures("small_units")
@@ -150,7 +150,7 @@ def test_in_many_steps_with_an_interrupt(tmp_path, monkeypatch):
             patched.setattr(Unit, "simulate", interrupted)
             run(parse(spec), tmp_path / "grown", threads=1)
     grown = run(last, tmp_path / "grown")
-    assert grown.table.equals(run(last, tmp_path / "at once").table)
+    assert grown == run(last, tmp_path / "at once")
     assert files(tmp_path / "grown") == files(tmp_path / "at once")
 
 
@@ -228,4 +228,4 @@ def test_foreign_and_damaged_files_are_named_and_stop_nothing(tmp_path, capsys):
     assert good.items() <= files(tmp_path).items()
     assert Path(f"{broken}.damaged").read_bytes() == good[broken.name][:-7]
     assert (tmp_path / "manifest.json.damaged").read_text() == "mine"
-    assert ResultStore(tmp_path).read().table.equals(records.table)
+    assert ResultStore(tmp_path).read() == records

@@ -93,7 +93,7 @@ def test_other_processes_import_policies_of_ones_own(own_files, tmp_path):
             pool.submit(int).result()
             import_file(sys.argv[2])
             spec = load(sys.argv[1])
-            assert run(spec, sys.argv[3] + "/b", executor=pool).table.equals(run(spec, sys.argv[3] + "/a").table)
+            assert run(spec, sys.argv[3] + "/b", executor=pool) == run(spec, sys.argv[3] + "/a")
     """
     (tmp_path / "script.py").write_text(textwrap.dedent(script))
     arguments = [own_files / "own.toml", own_files / "policies_of_mine.py", tmp_path]
@@ -112,4 +112,4 @@ def test_dask_workers_import_policies_of_ones_own(own_files, tmp_path):
         import_file(own_files / "policies_of_mine.py")  # after the workers have started
         spec = load(own_files / "own.toml")
         there = run(spec, tmp_path / "there", on=cluster.scheduler_address)
-    assert there.table.equals(run(spec, tmp_path / "here").table)
+    assert there == run(spec, tmp_path / "here")

@@ -9,6 +9,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from small_spec import ATTRIBUTES, GROUPS, SMALL, small
 
@@ -22,7 +23,7 @@ SPECS = Path(study_module.__file__).parent / "shipped"
 
 
 def run_all(text: str, folder: Path = Path()) -> list[dict]:
-    return [row for unit in parse(text, folder).units() for row in unit.run().to_pylist()]
+    return [row for unit in parse(text, folder).units() for row in pa.table(unit.run()).to_pylist()]
 
 
 def test_rows_are_those_of_a_plain_simulation():
@@ -319,7 +320,9 @@ def test_rows_do_not_depend_on_the_cut(monkeypatch):
     def key(row):
         return row["problem"], row["policy"], row["replication"]
 
-    assert sorted((row for unit in units for row in unit.run().to_pylist()), key=key) == sorted(whole, key=key)
+    assert sorted((row for unit in units for row in pa.table(unit.run()).to_pylist()), key=key) == sorted(
+        whole, key=key
+    )
 
 
 def test_an_id_says_what_is_in_a_unit_and_not_where_it_stands():

@@ -14,7 +14,7 @@ import pytest
 
 from posse.cli import main
 from posse.experiments import ResultStore, SpecError, StoreError, load, parse, read, run
-from posse.experiments.records import SCHEMA
+from posse.experiments.records import SCHEMA, Records
 from posse.experiments.runs import store
 from posse.experiments.runs.remaining import Remaining
 from posse.experiments.runs.store import file_content
@@ -50,29 +50,76 @@ def test_what_is_written_is_read(full, spec, tables):
     units = spec.units()
     assert Remaining(full, units).tasks == []
     assert all(full.path(unit).exists() for unit in units)
-    expected = pa.concat_tables([tables[unit.id] for unit in units])
-    assert full.read(spec).table.equals(expected)
-    assert full.read(spec).table.schema.equals(SCHEMA)
+    expected = joined(spec, tables)
+    assert full.read(spec) == expected
     full.write_manifest({"units": [unit.id for unit in units]})
-    assert full.read().table.equals(expected)
+    assert full.read() == expected
+
+
+def joined(spec, tables):
+    return Records(pa.concat_tables([pa.table(tables[unit.id]) for unit in spec.units()]))
 
 
 def test_plain_pyarrow_reads_it(full, spec, tables):
     unit = spec.units()[0]
-    table = pq.read_table(full.path(unit))
-    assert table.column_names == SCHEMA.names
-    assert table.to_pylist() == tables[unit.id].to_pylist()
-    metadata = pq.read_metadata(full.path(unit)).metadata
-    assert metadata[b"posse_schema"] == b"2"
-    assert json.loads(metadata[b"posse_unit"]) == unit.describe()
+    path = full.path(unit)
+    table, file = pq.read_table(path), pq.ParquetFile(path)
+    assert table.schema.equals(pa.schema(SCHEMA))
+    assert table.to_pylist() == pa.table(tables[unit.id]).to_pylist()
+    assert list(table.schema.metadata) == [b"posse_schema", b"posse_version", b"posse_unit", b"posse_digest"]
+    assert table.schema.metadata[b"posse_schema"] == b"2"
+    assert json.loads(table.schema.metadata[b"posse_unit"]) == unit.describe()
+    columns = [file.metadata.row_group(0).column(number) for number in range(len(SCHEMA.names))]
+    assert {column.compression for column in columns} == {"ZSTD"}
+    assert {column.path_in_schema for column in columns} == {
+        f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in table.schema
+    }
 
 
-def test_the_same_rows_give_the_same_bytes(full, spec, tables, tmp_path):
-    other = ResultStore(tmp_path / "other")
+def rewritten(path):
+    """What a version of posse that had pyarrow for it would have written in place of a file."""
+    file, content = pq.ParquetFile(path), pa.BufferOutputStream()
+    said = file.metadata.metadata
+    digest = said.pop(b"posse_digest")
+    with pq.ParquetWriter(content, file.schema_arrow, compression="zstd", store_schema=False) as writer:
+        writer.write_table(file.read())
+        writer.add_key_value_metadata(said | {b"posse_digest": store._BLANK})
+    blank = content.getvalue().to_pybytes()
+    assert store._digest(path.read_bytes().replace(digest, store._BLANK)) == digest
+    return blank.replace(store._BLANK, store._digest(blank))
+
+
+def test_a_folder_with_files_that_pyarrow_wrote_goes_on(full, spec, tables):
+    first, second, third = spec.units()
+    for unit in (first, second):
+        full.path(unit).write_bytes(rewritten(full.path(unit)))
+    full.path(third).unlink()
+    before = {path: path.read_bytes() for path in full.files()}
+    assert [task.unit for task in Remaining(full, spec.units()).tasks] == [third]
+    assert run(spec, full.folder) == joined(spec, tables)
+    full.write(first, file_content(first, tables[first.id]))
+    assert {path: path.read_bytes() for path in before} == before
+    with pytest.raises(StoreError, match="something else"):
+        full.write(first, file_content(first, tables[second.id]))
+    grown = parse(TEXT.replace("count = 2", "count = 3"))
+    remaining = Remaining(full, grown.units())
+    assert {part.problems.numbers for task in remaining.tasks for part in task.parts} == {range(2, 3)}
+    assert run(grown, full.folder).where(problem=[0, 1]) == joined(spec, tables)
+
+
+def test_old_and_new_files_beside_each_other(full, spec, tables):
+    """Those of schema version 1 have other columns."""
+    shutil.copy(next((Path(__file__).parent / "data" / "schema-1").glob("*.parquet")), full.folder)
+    found = full.read()
+    assert len(found) == len(joined(spec, tables)) + 8
+    assert pa.table(found)["lock_ins"].null_count == 8
+
+
+def test_the_same_rows_give_the_same_bytes(full, spec, tables):
     for unit in spec.units():
-        table = pa.concat_tables([tables[unit.id].slice(0, 1), tables[unit.id].slice(1)])
-        other.write(unit, file_content(unit, table))
-        assert other.path(unit).read_bytes() == full.path(unit).read_bytes()
+        table = pa.table(tables[unit.id])
+        parts = Records(pa.concat_tables([table.slice(0, 1), table.slice(1)]))
+        assert {file_content(unit, parts) for _ in range(20)} == {full.path(unit).read_bytes()}
 
 
 def test_some_units_are_missing(full, spec):
@@ -155,7 +202,7 @@ def test_foreign_files_and_files_of_another_experiment_are_not_used(full, spec, 
     remaining.make_room()
     assert {"sales.parquet", "unit-sales.parquet"} < {path.name for path in full.folder.iterdir()}
     assert [path.name for path in (full.folder / "earlier").iterdir()] == [full.path(other).name]
-    assert full.read(spec).table.equals(pa.concat_tables([tables[unit.id] for unit in spec.units()]))
+    assert full.read(spec) == joined(spec, tables)
 
 
 def test_a_renamed_file(full, spec):
@@ -177,12 +224,11 @@ def test_results_of_schema_version_1_are_read_without_lock_ins():
     """Written by the version of posse that had it."""
     old = ResultStore(Path(__file__).parent / "data" / "schema-1")
     records = old.read()
-    assert records.table.schema.equals(SCHEMA)
     assert len(records) == 8
     assert records.distinct("lock_ins") == [None]
-    again = [row for unit in parse(old.manifest()["spec"]).units() for row in unit.run().to_pylist()]
+    again = [row for unit in parse(old.manifest()["spec"]).units() for row in pa.table(unit.run()).to_pylist()]
     regrets = ("regret", "final_regret", "regret_by_kind")  # added up in another order then
-    for new, known in zip(again, records.table.to_pylist(), strict=True):
+    for new, known in zip(again, pa.table(records).to_pylist(), strict=True):
         assert new | {"lock_ins": None} == known | {name: new[name] for name in regrets}
         for name in regrets:
             assert new[name] == pytest.approx(known[name], rel=1e-14)

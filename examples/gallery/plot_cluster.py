@@ -29,7 +29,7 @@ policies = [{ name = "PosseTS" }, { name = "RobustAggTS", epsilon = "problem" },
 with ThreadPoolExecutor(2) as executor:
     records = experiments.run(spec, tempfile.mkdtemp(), executor=executor)
 here = experiments.run(spec, tempfile.mkdtemp())
-print("the same without it:", records.table.equals(here.table))
+print("the same without it:", records == here)
 
 # %%
 # A Dask cluster is an address, after ``pip install 'posse-bandits[experiments,cluster]'``. On Slurm or Kubernetes,

@@ -1,11 +1,15 @@
 """The results of runs: a table with one row for each run, which any Arrow tool reads."""
 
+import io
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from arro3.core import Array, DataType, Field, RecordBatch, Schema, Table, list_array, list_flatten, list_offsets
+from arro3.core.types import ArrowArrayExportable, ArrowStreamExportable
+from arro3.io import read_ipc_stream, write_ipc_stream
 
 from posse.experiments.settings import describe, settings
 from posse.notebook import NAME, Summarized, Summary
@@ -18,37 +22,41 @@ from posse.text import listed, plural, shorten
 SCHEMA_VERSION = 2
 READABLE = (1, 2)  # version 1 has no lock_ins; they are null
 
-SCHEMA = pa.schema(
+TEXT, WHOLE, REAL = DataType.string(), DataType.int64(), DataType.float64()
+WHOLES, REALS = (DataType.list(Field("element", kind)) for kind in (WHOLE, REAL))  # named as Parquet names it
+SCHEMA = Schema(
     [
-        ("study", pa.string()),  # which part of an experiment, such as "subpar"
-        ("policy", pa.string()),  # label
-        ("problem", pa.int64()),  # number within the study's family
-        ("replication", pa.int64()),
-        ("n_subpar", pa.int64()),  # |I_5ε|
-        ("players", pa.int64()),
-        ("arms", pa.int64()),
-        ("epsilon", pa.float64()),
-        ("rewards", pa.string()),  # the reward family
-        ("horizon", pa.int64()),
-        ("schedule", pa.string()),  # and the feedback, where rewards are late
-        ("anytime", pa.bool_()),
-        ("seed", pa.string()),  # as text: seeds may exceed 64 bits
-        ("rounds", pa.list_(pa.int64())),  # checkpoints
-        ("regret", pa.list_(pa.float64())),  # cumulative collective regret at the checkpoints
-        ("final_regret", pa.float64()),
-        ("reward", pa.float64()),
-        ("pulls_by_kind", pa.list_(pa.int64())),  # of arms that are optimal, near-optimal, subpar in the last round
-        ("regret_by_kind", pa.list_(pa.float64())),  # NaN where means change, and kinds with them
-        ("lock_ins", pa.int64()),  # players on a bad arm at the end: see `Result.lock_ins`
-        ("means", pa.list_(pa.float64())),  # the problem in the first round, players × arms, row by row
+        Field("study", TEXT),  # which part of an experiment, such as "subpar"
+        Field("policy", TEXT),  # label
+        Field("problem", WHOLE),  # number within the study's family
+        Field("replication", WHOLE),
+        Field("n_subpar", WHOLE),  # |I_5ε|
+        Field("players", WHOLE),
+        Field("arms", WHOLE),
+        Field("epsilon", REAL),
+        Field("rewards", TEXT),  # the reward family
+        Field("horizon", WHOLE),
+        Field("schedule", TEXT),  # and the feedback, where rewards are late
+        Field("anytime", DataType.bool()),
+        Field("seed", TEXT),  # as text: seeds may exceed 64 bits
+        Field("rounds", WHOLES),  # checkpoints
+        Field("regret", REALS),  # cumulative collective regret at the checkpoints
+        Field("final_regret", REAL),
+        Field("reward", REAL),
+        Field("pulls_by_kind", WHOLES),  # of arms that are optimal, near-optimal, subpar in the last round
+        Field("regret_by_kind", REALS),  # NaN where means change, and kinds with them
+        Field("lock_ins", WHOLE),  # players on a bad arm at the end: see `Result.lock_ins`
+        Field("means", REALS),  # the problem in the first round, players × arms, row by row
     ],
     metadata={"posse_schema": str(SCHEMA_VERSION)},
 )
 
+FIELDS = [SCHEMA.field(name) for name in SCHEMA.names]
+
 KINDS = ("optimal", "near-optimal", "subpar")
 
 
-def from_result(result: Result, study: str, problem_numbers: Iterable[int] | None = None) -> pa.Table:
+def from_result(result: Result, study: str, problem_numbers: Iterable[int] | None = None) -> "Records":
     """The rows of a simulation; `problem_numbers` say where its problems stand in their family."""
     numbers = list(range(len(result.problems)) if problem_numbers is None else problem_numbers)
     rows = []
@@ -70,7 +78,16 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
                 row["pulls_by_kind"] = [int(pulls[kinds == kind].sum()) for kind in range(3)]
                 row["regret_by_kind"] = [known * float(lost[kinds == kind].sum()) for kind in range(3)]
                 rows.append(same | of_problem | row)
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+    arrays = [_array([row[field.name] for row in rows], field.type) for field in FIELDS]
+    return Records(Table.from_arrays(arrays, schema=SCHEMA))
+
+
+def _array(values: Sequence[Any], kind: DataType) -> Array:
+    """The values of a column as Arrow has them."""
+    if not DataType.is_list(kind):
+        return Array(values, kind)
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return list_array(Array.from_numpy(offsets), Array.from_numpy(np.concatenate(values)), type=kind)
 
 
 def check_records(name: str, value: Any) -> None:
@@ -80,13 +97,26 @@ def check_records(name: str, value: Any) -> None:
 
 
 class Records(Summarized):
-    """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`."""
+    """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`.
 
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table.select(SCHEMA.names)
+    Made from any table that has these columns and the Arrow stream, such as one of pyarrow, polars or DuckDB.
+    """
+
+    def __init__(self, table: ArrowStreamExportable | ArrowArrayExportable) -> None:
+        given = RecordBatch.from_arrow(table)
+        columns = [given.column(field.name).cast(field.type) for field in FIELDS]
+        self._batch = RecordBatch.from_arrays(columns, schema=SCHEMA)
 
     def __len__(self) -> int:
-        return self.table.num_rows
+        return self._batch.num_rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Records) and self._batch.equals(other._batch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        content = io.BytesIO()
+        write_ipc_stream(self._batch, content)
+        return _unpickled, (content.getvalue(),)
 
     def _summary(self) -> Summary:
         policies, studies = self.distinct("policy"), self.distinct("study")
@@ -104,13 +134,27 @@ class Records(Summarized):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """What polars, pandas, DuckDB and others take a table from: `polars.DataFrame(records)`."""
-        return self.table.__arrow_c_stream__(requested_schema)
+        return Table.from_batches([self._batch]).__arrow_c_stream__(requested_schema)
 
     def __getitem__(self, column: str) -> np.ndarray:
         """A column as an array: [row], or [row, item] for the list columns (rows must then be of one length)."""
         if column not in SCHEMA.names:
             raise KeyError(f"no column {column!r}; there are {', '.join(SCHEMA.names)}")
-        return np.array(self.table.column(column).to_pylist())
+        array = self._batch.column(column)
+        if DataType.is_list(array.type):
+            longest = np.diff(list_offsets(array).to_numpy()).max(initial=0)
+            return list_flatten(array).to_numpy().reshape(len(self), longest)
+        if array.null_count or DataType.is_string(array.type):
+            return np.array(self._values(column))
+        return array.to_numpy()
+
+    def _values(self, column: str) -> list[Any]:
+        """A column as Python's own values; lists as tuples."""
+        array = self._batch.column(column)
+        if DataType.is_list(array.type):
+            values, offsets = (part.to_numpy().tolist() for part in (list_flatten(array), list_offsets(array)))
+            return [tuple(values[start:stop]) for start, stop in itertools.pairwise(offsets)]
+        return array.to_pylist() if array.null_count else array.to_numpy().tolist()
 
     def where(self, **conditions: Any) -> "Records":
         """The rows whose columns have the given values; a value may be a list of allowed ones.
@@ -145,25 +189,32 @@ class Records(Summarized):
     def keep(self, mask: Sequence[bool] | np.ndarray) -> "Records":
         """The rows for which the mask is true."""
         kept = np.asarray(mask, bool)
-        return self if kept.all() else Records(self.table.filter(pa.array(kept)))
+        return self if kept.all() else self.take(np.flatnonzero(kept))
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> "Records":
+        """The rows with these numbers, in this order."""
+        return Records(self._batch.take(Array.from_numpy(np.asarray(rows, np.int64))))
 
     def distinct(self, column: str) -> list[Any]:
         """The values of a column in the order in which they first appear."""
-        return list(dict.fromkeys(self.table.column(column).to_pylist()))
+        return list(dict.fromkeys(self._values(column)))
 
     def rows(self, *columns: str) -> Iterator[tuple[Any, ...]]:
         """The values of some columns, row by row; lists as tuples."""
-        values = [self.table.column(name).to_pylist() for name in columns]
-        return zip(*([tuple(v) if isinstance(v, list) else v for v in column] for column in values), strict=True)
+        return zip(*map(self._values, columns), strict=True)
 
     def groups(self, *columns: str) -> "dict[tuple[Any, ...], Records]":
         """The rows that agree in some columns, by their values there."""
         places: dict[tuple[Any, ...], list[int]] = {}
         for row, key in enumerate(self.rows(*columns)):
             places.setdefault(key, []).append(row)
-        return {key: Records(self.table.take(rows)) for key, rows in places.items()}
+        return {key: self.take(rows) for key, rows in places.items()}
 
     def problems(self) -> list[Problem]:
         """The distinct problems of the rows, rebuilt from their means and ε, which is all that gaps and bounds need."""
         distinct = dict.fromkeys(self.rows("players", "arms", "epsilon", "means"))
         return [Problem(np.reshape(means, (players, arms)), epsilon) for players, arms, epsilon, means in distinct]
+
+
+def _unpickled(content: bytes) -> Records:
+    return Records(read_ipc_stream(content))

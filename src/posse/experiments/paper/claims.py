@@ -33,6 +33,7 @@ Verdict = Literal["holds", "does not hold", "undecided"]
 STUDY = "subpar"
 WIDTH = 110
 PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "problem", "n_subpar")
+COLUMNS = (*PROBLEM, "policy", "replication", "means", "final_regret", "pulls_by_kind", "regret_by_kind")
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {  # of a row of the records
     "final regret": lambda row: row["final_regret"],
     "pulls of near-optimal arms": lambda row: row["pulls_by_kind"][1],
@@ -215,7 +216,8 @@ class _Runs:
                 raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
         self.measured: dict[str, dict[tuple[Any, ...], dict[str, float]]] = {name: {} for name in ALGORITHMS}
         self.beyond_theorems: dict[tuple[Any, ...], bool] = {}  # by problem: whether I_10ε is empty
-        for row in records.where(policy=list(labels)).table.drop_columns(["rounds", "regret"]).to_pylist():
+        for values in records.where(policy=list(labels)).rows(*COLUMNS):
+            row = dict(zip(COLUMNS, values, strict=True))
             problem = tuple(row[name] for name in PROBLEM)
             if problem not in self.beyond_theorems:
                 means = np.reshape(row["means"], (row["players"], row["arms"]))

@@ -38,10 +38,10 @@ def _short_number(value: float) -> str:
 
 def checkpoint_rounds(records: Records) -> np.ndarray:
     """The rounds of the checkpoints, which must be the same in all the records."""
-    distinct = {tuple(rounds) for rounds in records.table.column("rounds").to_pylist()}
+    distinct = records.distinct("rounds")
     if len(distinct) != 1:
         raise ValueError(f"the records mix {len(distinct)} different lists of checkpoints; draw one setting at a time")
-    return np.array(distinct.pop())
+    return np.array(distinct[0])
 
 
 def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look], level: float | None = None) -> None:

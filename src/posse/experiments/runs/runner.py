@@ -89,7 +89,7 @@ def run(
         if progress is True and str(remaining):
             print(remaining, file=sys.stderr)
         tasks = [task for task in remaining.tasks if task.parts]
-        versions = {name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")}
+        versions = {name: metadata.version(name) for name in ("numpy", "numba", "arro3-io")}
         manifest = {
             "title": spec.title,
             "seed": str(spec.seed),

@@ -6,19 +6,20 @@ Every file carries a digest of all its bytes, so that damage is noticed. Any Par
 import contextlib
 import fcntl
 import hashlib
+import io
 import itertools
 import json
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from arro3.core import Array, RecordBatch, RecordBatchReader, Table
+from arro3.io import read_parquet, write_parquet
 
-from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
+from posse.experiments.records import FIELDS, READABLE, SCHEMA, SCHEMA_VERSION, Records
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
@@ -26,6 +27,8 @@ RESULTS = "results"  # where a command puts results, beside figures and tables
 EARLIER = "earlier"  # the folder of files that are not of the present spec
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+TOGETHER = 100  # files that are joined at a time: a small batch takes several times the memory of its rows
+_MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
 _BLANK = b"blake2b:" + b"0" * 64  # stands in the file while the digest is computed
 
@@ -59,10 +62,10 @@ class ResultStore:
         return self.folder / f"unit-{unit.id}.parquet"
 
     def write(self, unit: Unit, content: bytes) -> None:
-        """Store a unit's results. A file that is there already is never replaced by another."""
+        """Store a unit's results. A file that is there already stays; an error if it has other rows."""
         path = self.path(unit)
         if path.exists():
-            if path.read_bytes() != content:
+            if path.read_bytes() != content and Records(read_batch(path)) != Records(read_batch(content)):
                 raise StoreError(f"{path} is there already and holds something else; remove it to compute it again")
             return
         self._put(path, content)
@@ -82,7 +85,8 @@ class ResultStore:
             paths = [path for path in listed if path.exists()] if listed else self.files()
         if not paths:
             raise StoreError(f"{self.folder} holds no results")
-        return Records(pa.concat_tables(map(read_table, paths)))
+        some = (paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER))
+        return Records(_joined(_joined(map(read_batch, part)) for part in some))
 
     def files(self, folder: str = "") -> list[Path]:
         """The files that are named like those of units, of this spec or another; in EARLIER, those moved there."""
@@ -151,68 +155,87 @@ class ResultStore:
             temporary.unlink(missing_ok=True)
 
 
-def file_content(unit: Unit, table: pa.Table) -> bytes:
-    """The bytes of a unit's file: the same rows always give the same bytes."""
+def file_content(unit: Unit, records: Records) -> bytes:
+    """The bytes of a unit's file. With one version of posse and arro3-io, the same rows always give the same bytes."""
     metadata = {
         "posse_schema": str(SCHEMA_VERSION),
         "posse_version": __version__,
         "posse_unit": unit.described(),
         "posse_digest": _BLANK.decode(),
     }
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, SCHEMA, compression="zstd", store_schema=False) as writer:
-        writer.write_table(table.select(SCHEMA.names).cast(SCHEMA))
-        writer.add_key_value_metadata(metadata)
-    blank: bytes = sink.getvalue().to_pybytes()
+    file = io.BytesIO()
+    write_parquet(records, file, compression="zstd(1)", skip_arrow_metadata=True, key_value_metadata=metadata)
+    blank = _in_order(file.getvalue(), metadata)
     return blank.replace(_BLANK, _digest(blank))
+
+
+def _in_order(content: bytes, metadata: dict[str, str]) -> bytes:
+    """A Parquet file with its metadata in this order. arro3 writes them in a random one.
+
+    Parquet stores an entry as a Thrift structure: a key and a value, each after a type and its length, and a zero.
+    """
+    pairs = ([text.encode() for text in item] for item in metadata.items())
+    entries = [b"".join(b"\x18" + _varint(len(text)) + text for text in pair) + b"\0" for pair in pairs]
+    start = min(map(content.rindex, entries))
+    return content[:start] + b"".join(entries) + content[start + sum(map(len, entries)) :]
+
+
+def _varint(number: int) -> bytes:
+    """A number as Thrift writes it: seven bits a byte, the lowest first, the top bit set in all but the last byte."""
+    return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + _varint(number // 128)
 
 
 def assembled(unit: Unit, sources: Sources) -> bytes:
     """The bytes of a unit's file, from files that hold all of its runs."""
     places: dict[tuple[int, str, int], int] = {}
-    tables: list[pa.Table] = []
+    batches: list[RecordBatch] = []
     for source, named in sources.items():
-        table = read_table(source)
-        rows = Records(table).rows("policy", "problem", "replication")
-        for place, (label, problem, replication) in enumerate(rows, sum(map(len, tables))):
+        batch = read_batch(source)
+        rows = Records(batch).rows("policy", "problem", "replication")
+        for place, (label, problem, replication) in enumerate(rows, sum(each.num_rows for each in batches)):
             places |= {(problem, name, replication): place for name in named.get((label, problem), ())}
-        tables.append(table)
+        batches.append(batch)
     labels, problems = [policy.label for policy in unit.policies], unit.problems.numbers
     wanted = list(itertools.product(problems, labels, range(*unit.replications)))
-    table = pa.concat_tables(tables).take([places[key] for key in wanted])
+    table = Table.from_arrow(Records(_joined(batches)).take([places[key] for key in wanted]))
     for number, values in enumerate(([unit.study] * len(wanted), [label for _, label, _ in wanted])):
-        table = table.set_column(number, SCHEMA.field(number), pa.array(values))
-    return file_content(unit, table)
+        table = table.set_column(number, FIELDS[number], Array(values, FIELDS[number].type))
+    return file_content(unit, Records(table))
 
 
 def _digest(blank: bytes) -> bytes:
     return b"blake2b:" + hashlib.blake2b(blank, digest_size=32).hexdigest().encode()
 
 
-def read_table(source: Path | bytes) -> pa.Table:
+def read_batch(source: Path | bytes) -> RecordBatch:
     """The rows of a file, which is checked, or of a content that was just made."""
-    file = open_unit(source)[1] if isinstance(source, Path) else pq.ParquetFile(pa.BufferReader(source))
-    # Read on this thread only. A pyarrow thread that releases the content while Python exits would abort the process.
-    table = file.read(use_threads=False)
-    for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
-        table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
-    return table.select(SCHEMA.names).cast(SCHEMA)
+    batch = RecordBatch.from_arrow(open_unit(source)[1] if isinstance(source, Path) else read_parquet(source))
+    names = batch.column_names
+    for field in FIELDS:
+        if field.name not in names:  # of an older version
+            batch = batch.append_column(field, Array([None] * batch.num_rows, field.type))
+    return batch if names == SCHEMA.names else batch.select(SCHEMA.names)
 
 
-def open_unit(path: Path) -> tuple[dict[str, Any], pq.ParquetFile]:
-    """The description of a file's unit, and the file; an error that names it if it is not what it says it is."""
+def _joined(batches: Iterable[RecordBatch]) -> RecordBatch:
+    return RecordBatch.from_arrow(Table.from_batches(list(batches)))
+
+
+def open_unit(path: Path) -> tuple[dict[str, Any], RecordBatchReader]:
+    """The description of a file's unit, and the file; an error that names it if it is not what it says it is.
+
+    arro3 gets only whole files to read. On others it panics, which `except Exception` does not catch.
+    """
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:
-        try:
-            pq.read_metadata(pa.BufferReader(content))
-        except (pa.ArrowException, OSError):
-            raise StoreError(f"{path} is damaged (it cannot be read as Parquet)") from None
+        if not (content.startswith(_MAGIC) and content.endswith(_MAGIC)):
+            raise StoreError(f"{path} is damaged (it cannot be read as Parquet)")
         raise StoreError(f"{path} is not a file of posse's")
     if found[0] != _digest(content.replace(found[0], _BLANK)):
         raise StoreError(f"{path} is damaged (its digest does not fit its content)")
-    file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
-    metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+    file = read_parquet(content)
+    metadata = file.schema.metadata_str
     if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
         raise StoreError(
             f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from posse import generate
-from posse.experiments.records import SCHEMA_VERSION, from_result
+from posse.experiments.records import SCHEMA_VERSION, Records, from_result
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
@@ -126,7 +125,7 @@ class Unit:
     feedback: Feedback = AT_ONCE
     blind: bool = False  # policies are not told the players' attributes
 
-    def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
+    def run(self, threads: int = 1, progress: Progress = None) -> Records:
         """Simulate it: one row for each policy, problem and replication."""
         result = self.simulate(self.problems.make(self.seed), threads=threads, progress=progress)
         return from_result(result, self.study, self.problems.numbers)
