@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import copy
 import functools
-from concurrent.futures import ThreadPoolExecutor
+import re
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
+from cuda.bindings import nvjitlink
 from numba.cuda import itanium_mangler
 from numba.cuda.codegen import CUDACodeLibrary
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering, compile_extra
@@ -21,6 +23,7 @@ from numba.cuda.core.untyped_passes import InlineClosureLikes, MakeFunctionToJit
 from numba.cuda.cudadrv import nvrtc, nvvm
 from numba.cuda.lowering import CUDALower
 
+from posse.compile.cuda import CUDA_OPTIONS
 from posse.compile.lowering import RecordCalls, RecordLower
 from posse.compile.pipeline import remembering
 
@@ -52,38 +55,120 @@ class GpuLowering(CUDANativeLowering):
         return GpuLower
 
 
+@functools.cache
+def assemblers() -> ThreadPoolExecutor:
+    """Threads in which functions that stay calls are compiled and assembled, while numba goes on with the next ones."""
+    return ThreadPoolExecutor()
+
+
+class Unit(NamedTuple):
+    """A function that stays a call, or a kernel, with all that becomes a part of it."""
+
+    ptx: str
+    machine_code: bytes | None  # to be linked; None if it is still to be assembled
+
+
+def compile_unit(part: list[str], options: dict[str, Any], compile_ir: Any) -> str:
+    """What NVVM makes of a unit's code, without numba's places for Python objects, which nobody uses here."""
+    ptx = compile_ir(part, **options).decode().strip("\0").strip()
+    return re.sub(r"^\.common .*NumbaEnv.*\n", "", ptx, flags=re.MULTILINE)
+
+
+def assemble(ptx: str, options: list[str]) -> bytes | None:
+    """Machine code that can be linked with others; None where the toolkit is too old to make it."""
+    try:
+        handle = nvjitlink.create(len(options), options)
+    except Exception:  # it has no nvJitLink, or one that does not know of such code
+        return None
+    try:
+        text = ptx.encode()
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text, len(text), "")
+        nvjitlink.complete(handle)
+        code = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, code)
+        return bytes(code)
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def text_of(library: Any) -> str:
+    """The code of one function alone, which several others may need."""
+    if not hasattr(library, "text"):
+        library.text = str(library._module)
+    return str(library.text)
+
+
 class KernelLibrary(CUDACodeLibrary):
-    """The code of a kernel and of all functions that it reaches."""
+    """The code of a kernel and of all functions that it reaches.
+
+    numba makes one piece of it all. Here every function that stays a call is a unit of its own.
+    """
 
     stays_a_call = False  # whether callers call it; otherwise it becomes a part of them
+    unit: Future[Unit]
+
+    def finalize(self) -> None:
+        """Let what has become a part of this function be dropped elsewhere, and begin the unit if this stays a call."""
+        super().finalize()
+        if self.stays_a_call:
+            own = self.get_function(self.function_name)
+            own.linkage = "weak_odr"  # it is kept, though nobody calls it here
+            own.attributes.add("noinline")
+            self.begin_unit()
+
+    def begin_unit(self) -> None:
+        """Compile and assemble this function, which stays a call, while numba goes on."""
+        part = self.part()
+        cc = self._ensure_cc(None)
+        nvvm_options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
+        options = ["-arch=sm_" + "".join(map(str, cc)), f"-maxrregcount={CUDA_OPTIONS['max_registers']}", "-r"]
+
+        def make(compile_ir: Any = nvvm.compile_ir) -> Unit:
+            ptx = compile_unit(part, nvvm_options, compile_ir)
+            return Unit(ptx, assemble(ptx, options))
+
+        self.unit = assemblers().submit(make)
+
+    def part(self) -> list[str]:
+        """The code of this function and of what becomes a part of it."""
+        return [text_of(library) for library in self.reached()[0]]
+
+    def reached(self) -> tuple[list[Any], list[Any]]:
+        """The functions that become a part of this one, itself first, and those that they call."""
+        part: list[Any] = [self]
+        calls: list[Any] = []
+        for library in part:
+            for called in library._linking_libraries:
+                found = calls if getattr(called, "stays_a_call", False) else part
+                if called not in found:
+                    found.append(called)
+        return part, calls
+
+    def called_units(self) -> list[Unit]:
+        """All functions that stay calls and that the kernel reaches."""
+        _, calls = self.reached()
+        for library in calls:
+            calls += [each for each in library.reached()[1] if each not in calls]
+        return [library.unit.result() for library in calls]
 
     def get_asm_strs(self, cc: Any = None) -> Any:
-        """The kernel and every function that stays a call, compiled side by side; numba makes one piece of it all."""
+        """What NVVM makes of the kernel and of every function that stays a call."""
         cc = self._ensure_cc(cc)
         if cc not in self._ptx_cache:
-            options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
-            text = functools.cache(str)  # several need the same functions
-            with ThreadPoolExecutor() as pool:
-                parts = [[text(module) for module in part] for part in self.parts()]
-                compiled = pool.map(lambda part: nvvm.compile_ir(part, **options), parts)
-                self._ptx_cache[cc] = [each.decode().strip("\0").strip() for each in compiled]
+            own = compile_unit(self.part(), self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}, nvvm.compile_ir)
+            self._ptx_cache[cc] = [own, *(unit.ptx for unit in self.called_units())]
         return self._ptx_cache[cc]
 
-    def parts(self) -> list[list[Any]]:
-        """The code of the kernel and of every function that stays a call, each with all that becomes a part of it."""
-        entries: list[Any] = [self]
-        parts = []
-        for entry in entries:
-            part = [entry]
-            if entry is not self:  # numba lets a function go that nobody calls here
-                entry.get_function(entry.function_name).linkage = "weak_odr"
-            for library in part:
-                for called in library._linking_libraries:
-                    found = entries if getattr(called, "stays_a_call", False) else part
-                    if called not in found:
-                        found.append(called)
-            parts.append([library._module for library in part])
-        return parts
+    def _link_all(self, linker: Any, cc: Any, ignore_nonlto: bool = False) -> None:
+        """Link the kernel with what is assembled already."""
+        linker.add_ptx(self.get_asm_strs(cc)[0].encode())
+        for unit in self.called_units():
+            if unit.machine_code is None:
+                linker.add_ptx(unit.ptx.encode())
+            else:
+                linker.add_cubin(unit.machine_code)
+        for path in self._linking_files:
+            linker.add_file_guess_ext(path, ignore_nonlto)
 
     def _reduce_states(self) -> Any:
         """What is kept on disk: the machine code alone."""
@@ -113,11 +198,10 @@ class GpuEntryCompiler(CUDACompiler):
 
     def compile_extra(self, func: Any) -> Any:
         result = super().compile_extra(func)
-        result.library.__class__ = KernelLibrary
-        result.library.stays_a_call = hasattr(func, "out_of_line")
-        result.library.function_name = result.fndesc.llvm_func_name
-        if result.library.stays_a_call:
-            result.library.get_function(result.library.function_name).attributes.add("noinline")
+        library = result.library
+        library.__class__ = KernelLibrary
+        library.stays_a_call = hasattr(func, "out_of_line")
+        library.function_name = result.fndesc.llvm_func_name
         return result
 
 

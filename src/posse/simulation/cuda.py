@@ -26,7 +26,7 @@ from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_count import MOST_COUNTED
-from posse.simulation.cuda_device import device_functions
+from posse.simulation.cuda_device import device_functions, team_functions
 from posse.simulation.cuda_pick import PADDING
 from posse.simulation.cuda_tables import (
     TUPLES,
@@ -333,8 +333,10 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "ANYTIME": anytime,
         "TIMED": timed,
         "dealt": dealt_to_lane,
+        "dealt_to_teams": dealt_to_lane,
     }
     names |= device_functions(layout.in_a_warp and not layout.packed)
+    names |= {} if layout.in_a_warp else team_functions()
     return _play_kernel(tuple(names), tuple(names.values()))
 
 

@@ -92,6 +92,7 @@ class Lane(NamedTuple):
     group: Any
     groups: Any
     mask: Any  # the lanes of the run, where it has a warp
+    players: Any  # of the run
 
 
 def lane_in_block(thread, threads, players):
@@ -100,7 +101,7 @@ def lane_in_block(thread, threads, players):
     groups = threads // lanes
     group = thread // lanes
     lane = thread - group * lanes
-    return Lane(lane if group < groups else players, lanes, group, groups, 0)
+    return Lane(lane if group < groups else players, lanes, group, groups, 0, players)
 
 
 def dealt_to_lane(lane, count):

@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt, players_of, plus
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, member, players_of, plus
 from posse.policies.fourth_root import clip
 from posse.policies.likeness.tables import (
     CANDIDATES,
@@ -110,10 +110,10 @@ def begin_group(tables, group, player):
 
 def likelihood(tables):
     """The log-likelihood of the mixture, from what `share_players` said of each player."""
-    total = 0.0
-    for player in range(tables.pulls.shape[1]):
-        total = plus(total, tables.rows[TOTAL, player], tables.lane, player)
-    barrier(tables.lane)
+    total, lane = 0.0, tables.lane
+    for first in by_team(lane, tables.pulls.shape[1]):
+        total = plus(total, tables.rows[TOTAL, member(lane, first)], lane, first)
+    barrier(lane)
     return total
 
 
@@ -134,11 +134,11 @@ def settle(tables, groups):
             centers(tables, groups)
         if groups > 1 or turn == TURNS - 1:  # one group has everybody: only its likelihood at the end matters
             share_players(tables, groups)
-            for group in dealt(lane, groups):
-                total = 1.0
-                for player in range(players):
-                    total = plus(total, tables.of_player[player, SHARE + group], lane, player)
-                tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
+            for group in dealt_to_teams(lane, groups):
+                before, total = rows[WEIGHT, group], 1.0
+                for first in by_team(lane, players):
+                    total = plus(total, tables.of_player[member(lane, first), SHARE + group], lane, first)
+                tables.of_player[players, SHARE + group] = before
                 rows[WEIGHT, group] = total / (players_of(lane, players) + groups)
     return likelihood(tables)
 
