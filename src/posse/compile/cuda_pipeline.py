@@ -18,12 +18,20 @@ from numba.cuda.codegen import CUDACodeLibrary
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering, compile_extra
 from numba.cuda.core.callconv import CUDACallConv
 from numba.cuda.core.compiler_machinery import register_pass
-from numba.cuda.core.typed_passes import AnnotateTypes, NopythonRewrites
-from numba.cuda.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction
+from numba.cuda.core.typed_passes import AnnotateTypes, InlineOverloads, IRLegalization, NopythonRewrites
+from numba.cuda.core.untyped_passes import (
+    FindLiterallyCalls,
+    InlineClosureLikes,
+    InlineInlinables,
+    LiteralPropagationSubPipelinePass,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+    RewriteDynamicRaises,
+    WithLifting,
+)
 from numba.cuda.cudadrv import nvrtc, nvvm
 from numba.cuda.lowering import CUDALower
 
-from posse.compile.cuda import CUDA_OPTIONS
 from posse.compile.lowering import RecordCalls, RecordLower
 from posse.compile.pipeline import remembering
 
@@ -121,7 +129,7 @@ class KernelLibrary(CUDACodeLibrary):
         part = self.part()
         cc = self._ensure_cc(None)
         nvvm_options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
-        options = ["-arch=sm_" + "".join(map(str, cc)), f"-maxrregcount={CUDA_OPTIONS['max_registers']}", "-r"]
+        options = ["-arch=sm_" + "".join(map(str, cc)), f"-maxrregcount={self._max_registers}", "-r"]
 
         def make(compile_ir: Any = nvvm.compile_ir) -> Unit:
             ptx = compile_unit(part, nvvm_options, compile_ir)
@@ -176,7 +184,11 @@ class KernelLibrary(CUDACodeLibrary):
         return super()._reduce_states() | {"ptx_cache": {}}
 
 
-UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for listings
+UNUSED = {
+    *(NopythonRewrites, AnnotateTypes),  # for sums of whole arrays, and for listings
+    *(InlineInlinables, InlineOverloads, WithLifting, RewriteDynamicRaises),  # kernels have none of these
+    *(FindLiterallyCalls, LiteralPropagationSubPipelinePass, LiteralUnroll),
+}
 FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
 
 
@@ -184,6 +196,7 @@ class GpuEntryCompiler(CUDACompiler):
     """numba's compiler with the passes that kernels need."""
 
     lowering: Any = CUDANativeLowering
+    unused = UNUSED
 
     def define_pipelines(self) -> Any:
         """The passes."""
@@ -191,7 +204,7 @@ class GpuEntryCompiler(CUDACompiler):
         (passes,) = super().define_pipelines()
         code = self.state.func_id.code
         inner = any(isinstance(constant, CodeType) for constant in code.co_consts)
-        unused = UNUSED if inner else UNUSED | FOR_INNER_FUNCTIONS
+        unused = self.unused if inner else self.unused | FOR_INNER_FUNCTIONS
         kept = [each for each in passes.passes if each[0] not in unused]
         passes.passes = [(self.lowering if each is CUDANativeLowering else each, what) for each, what in kept]
         return [passes]
@@ -202,6 +215,7 @@ class GpuEntryCompiler(CUDACompiler):
         library.__class__ = KernelLibrary
         library.stays_a_call = hasattr(func, "out_of_line")
         library.function_name = result.fndesc.llvm_func_name
+        library._max_registers = func.registers
         return result
 
 
@@ -209,6 +223,7 @@ class GpuCalleeCompiler(GpuEntryCompiler):
     """The same for the functions that a kernel calls."""
 
     lowering = GpuLowering
+    unused = UNUSED | {IRLegalization}  # it marks where variables end, at which nothing is done
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
 from posse.attributes import Coded
 from posse.compile import bind_cuda, launching
+from posse.compile.cuda import REGISTERS
 from posse.policies.base import Law, Policy
 from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statistics
 from posse.policies.refresh import Refresh
@@ -283,6 +284,7 @@ class Layout(NamedTuple):
     threads: tuple[int, int]  # of a block: (those of a run, runs), or all of them and 1
     blocks: int
     shared: int  # bytes of shared memory for a block's counters; 0 if they lie elsewhere
+    registers: int  # that a thread may have
 
     @classmethod
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
@@ -305,7 +307,8 @@ class Layout(NamedTuple):
         if simulated:  # threads of Python: few, but enough to get into each other's way
             threads = (players, 2 if packed else 1) if in_a_warp else (min(2 * players + 1, 7), 1)
         shared = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
-        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared)
+        registers = min(REGISTERS, 65536 // threads[0] // 8 * 8) if not in_a_warp else REGISTERS
+        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared, registers)
 
 
 def without_gaps(players: int) -> int:
@@ -337,12 +340,12 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
     }
     names |= device_functions(layout.in_a_warp and not layout.packed)
     names |= {} if layout.in_a_warp else team_functions()
-    return _play_kernel(tuple(names), tuple(names.values()))
+    return _play_kernel(layout.registers, tuple(names), tuple(names.values()))
 
 
 @functools.cache
-def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
+def _play_kernel(registers: int, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return bind_cuda(cuda_kernel.play, registers=registers, **dict(zip(names, values, strict=True)))
 
 
 def _shapes(work: Work, policy: Policy) -> Shapes:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numba import cuda, int32
 
+from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import (
     AT_OWN_PULL,
@@ -306,6 +307,7 @@ def summarise(state, own, counters, pulled, players, constants, log_T, t, clock,
         player = next_of(player, players, lane)
 
 
+@out_of_line
 def summarise_all(state, own, players, constants, log_T, lane):
     """Make the summary anew, by all threads or by one, and with it every center and scale."""
     barrier(lane)
