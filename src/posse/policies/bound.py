@@ -68,7 +68,7 @@ def member(lane: Any, first: int) -> int:
     return first
 
 
-def in_order(total: float, value: float, lane: Any, first: int) -> float:
+def in_order(total: Any, value: Any, lane: Any, first: int) -> Any:
     """A sum with the values of a team's threads more, in the order of their players, `first` before all others."""
     return total + value
 

@@ -50,6 +50,8 @@ WARPS = 4  # warps of a block, each with a run of its own
 MANY_RUNS = 8  # for each multiprocessor: beyond it, throughput counts more than how soon a round ends
 SMALL_BLOCK = 128  # threads of a block for a run with few players
 BLOCK = 256  # and with many
+LARGE_BLOCK = 768  # and with more, where all threads share the work on a summary
+LARGE_BLOCK_REGISTERS = 80  # of each of its threads, so that a multiprocessor of 65,536 registers holds it
 SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
@@ -303,11 +305,12 @@ class Layout(NamedTuple):
         elif in_a_warp:
             threads = (WARP, min(most, WARPS))
         else:
-            threads = (BLOCK if players > WARP else SMALL_BLOCK, 1)
+            large = players > BLOCK and policy.refresh is Refresh.SCHEDULE
+            threads = (LARGE_BLOCK if large else BLOCK if players > WARP else SMALL_BLOCK, 1)
         if simulated:  # threads of Python: few, but enough to get into each other's way
             threads = (players, 2 if packed else 1) if in_a_warp else (min(2 * players + 1, 7), 1)
         shared = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
-        registers = min(REGISTERS, 65536 // threads[0] // 8 * 8) if not in_a_warp else REGISTERS
+        registers = LARGE_BLOCK_REGISTERS if threads[0] == LARGE_BLOCK else REGISTERS
         return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared, registers)
 
 

@@ -43,6 +43,7 @@ from posse.policies.likeness.tables import (
     centers,
     evidence_of,
     expect_pairs,
+    means_of_all,
     noise_of,
     offset_of,
     share_out,
@@ -87,6 +88,8 @@ def estimate(pulls, sums, squares, of_arm, of_player, of_pair, of_value, columns
             groups = find_groups(tables, groups)
         odd_players(tables)
     weigh(tables, 1.0)
+    if groups > 1:
+        means_of_all(tables)
     centers(tables, groups)
 
 
@@ -98,6 +101,8 @@ def improve(tables, groups, last):
     """
     enough = players_of(tables.lane, tables.pulls.shape[1]) >= FEWEST_PLAYERS
     weigh(tables, 1.0)
+    if groups > 1:
+        means_of_all(tables)
     centers(tables, groups)
     if enough:
         effects(tables, groups)

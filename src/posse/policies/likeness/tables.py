@@ -46,8 +46,8 @@ EFFECT, EFFECT_DOUBT = 0, 1
 # multiply their odds.
 TABLES = 5
 LIKELIHOOD, LOG, LOG_REST = 0, STRENGTHS, STRENGTHS + GROUPS  # of strengths; logarithms of centers c and of 1−c
-STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT, TOTAL = (STRENGTHS + 2 * GROUPS + place for place in range(6))
-ROWS = TOTAL + 1
+STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT, TOTAL, TOWARD = (STRENGTHS + 2 * GROUPS + place for place in range(7))
+ROWS = TOWARD + 1
 
 
 class Tables(NamedTuple):
@@ -125,21 +125,31 @@ def expect_pairs(tables, groups):
 
 
 @out_of_line
+def means_of_all(tables):
+    """Everybody's mean on each arm, in row `TOWARD`: what the centers of several groups are drawn to."""
+    lane, effective = tables.lane, tables.effective
+    arms, players = tables.pulls.shape
+    for arm in dealt_to_teams(lane, arms):
+        total, above = 2.0, 1.0
+        for first in by_team(lane, players):
+            player = member(lane, first)
+            total = in_order(total, effective[arm, player], lane, first)
+            above = in_order(above, effective[arm, player] * tables.means[arm, player], lane, first)
+        tables.rows[TOWARD, arm] = above / total
+    barrier(lane)
+
+
+@out_of_line
 def centers(tables, groups):
     """Each group's center for each arm and its doubt, by a step of scoring on the logit scale.
 
-    Two pulls more are counted: at ½ for one group, at everybody's mean for several.
+    Two pulls more are counted: at ½ for one group, at everybody's mean, by `means_of_all`, for several.
     """
     of_arm, means, effective, lane = tables.of_arm, tables.means, tables.effective, tables.lane
     arms, players = tables.pulls.shape
     for number in dealt_to_teams(lane, arms * groups):
         arm, group = number // groups, number % groups
-        total, above = 2.0, 1.0
-        for first in by_team(lane, players if groups > 1 else 0):
-            player = member(lane, first)
-            total = in_order(total, effective[arm, player], lane, first)
-            above = in_order(above, effective[arm, player] * means[arm, player], lane, first)
-        toward = above / total
+        toward = tables.rows[TOWARD, arm] if groups > 1 else 0.5
         center = of_arm[arm, CENTER + group]
         score, information = 2.0 * (toward - center), 2.0 * center * (1.0 - center)
         for first in by_team(lane, players):
