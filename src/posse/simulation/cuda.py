@@ -292,7 +292,8 @@ class Layout(NamedTuple):
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
         """A warp for each run of few players; if there are many such runs, no lane of a warp is left over.
 
-        Where indices follow everybody's pulls and there are few runs, or for many players, a block, which shares work.
+        Where indices follow everybody's pulls and there are few runs, or for many players, a block, which shares work: a
+        large one for the summaries of very many.
         """
         simulated = numba.config.ENABLE_CUDASIM
         processors = 1 if simulated else cuda.get_current_device().MULTIPROCESSOR_COUNT
