@@ -6,7 +6,6 @@ import functools
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -22,7 +21,6 @@ from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statisti
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import COUNT, SUM
-from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
@@ -35,6 +33,7 @@ from posse.simulation.cuda_tables import (
     GpuProblems,
     RunTables,
     by_arm,
+    by_segment,
     dealt_to_lane,
     of_run,
     pair_of,
@@ -42,7 +41,6 @@ from posse.simulation.cuda_tables import (
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
-from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
@@ -127,7 +125,7 @@ class Shared(NamedTuple):
 def _shared(work: Work) -> Shared:
     """What all runs read, copied there."""
     problems = work.problems
-    starts, means, gaps = map(_to_gpu, _by_segment(problems))
+    starts, means, gaps = map(_to_gpu, by_segment(problems))
     kind, *tables = work.schedule.participation(problems[0].players, work.horizon)
     return Shared(
         GpuProblems(
@@ -140,18 +138,6 @@ def _shared(work: Work) -> Shared:
         Participation(kind, *map(_to_gpu, tables)),
         _to_gpu(work.checkpoints),
     )
-
-
-def _by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First rounds [problem, segment], means and gaps [problem, segment, pair]; a segment too many never begins."""
-    segments = [problem.segments for problem in problems]
-    shape = len(problems), max(map(len, segments))
-    starts, tables = np.full(shape, MAX_ROUND), np.zeros((2, *shape, problems[0].means.size))
-    for number, each in enumerate(segments):
-        for place, (first, problem) in enumerate(each):
-            starts[number, place] = first
-            tables[:, number, place] = problem.means.T.ravel(), problem.gaps.T.ravel()
-    return starts, *tables
 
 
 def _attributes(work: Work) -> Coded:
@@ -292,8 +278,8 @@ class Layout(NamedTuple):
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
         """A warp for each run of few players; if there are many such runs, no lane of a warp is left over.
 
-        Where indices follow everybody's pulls and there are few runs, or for many players, a block, which shares work: a
-        large one for the summaries of very many.
+        Where indices follow everybody's pulls and there are few runs, or for many players, a block, which shares work.
+        For the summaries of very many players it is a large one.
         """
         simulated = numba.config.ENABLE_CUDASIM
         processors = 1 if simulated else cuda.get_current_device().MULTIPROCESSOR_COUNT

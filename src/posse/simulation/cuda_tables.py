@@ -4,11 +4,14 @@ Tables of players and arms are flat, [arm · players + player], so that neighbou
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from posse.policies.bindings import made_function
+from posse.problem import Problem
+from posse.streams import MAX_ROUND
 
 
 class GpuProblems(NamedTuple):
@@ -19,6 +22,18 @@ class GpuProblems(NamedTuple):
     gaps: Any  # [problem, segment, pair]
     families: Any  # [problem]
     parameters: Any  # [problem]
+
+
+def by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First rounds [problem, segment], means and gaps [problem, segment, pair]; a segment too many never begins."""
+    segments = [problem.segments for problem in problems]
+    shape = len(problems), max(map(len, segments))
+    starts, tables = np.full(shape, MAX_ROUND), np.zeros((2, *shape, problems[0].means.size))
+    for number, each in enumerate(segments):
+        for place, (first, problem) in enumerate(each):
+            starts[number, place] = first
+            tables[:, number, place] = problem.means.T.ravel(), problem.gaps.T.ravel()
+    return starts, *tables
 
 
 class RunTables(NamedTuple):
