@@ -69,7 +69,7 @@ def assemblers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor()
 
 
-class Unit(NamedTuple):
+class KernelUnit(NamedTuple):
     """A function that stays a call, or a kernel, with all that becomes a part of it."""
 
     ptx: str
@@ -113,7 +113,7 @@ class KernelLibrary(CUDACodeLibrary):
     """
 
     stays_a_call = False  # whether callers call it; otherwise it becomes a part of them
-    unit: Future[Unit]
+    unit: Future[KernelUnit]
 
     def finalize(self) -> None:
         """Let what has become a part of this function be dropped elsewhere, and begin the unit if this stays a call."""
@@ -131,9 +131,9 @@ class KernelLibrary(CUDACodeLibrary):
         nvvm_options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
         options = ["-arch=sm_" + "".join(map(str, cc)), f"-maxrregcount={self._max_registers}", "-r"]
 
-        def make(compile_ir: Any = nvvm.compile_ir) -> Unit:
+        def make(compile_ir: Any = nvvm.compile_ir) -> KernelUnit:
             ptx = compile_unit(part, nvvm_options, compile_ir)
-            return Unit(ptx, assemble(ptx, options))
+            return KernelUnit(ptx, assemble(ptx, options))
 
         self.unit = assemblers().submit(make)
 
@@ -152,7 +152,7 @@ class KernelLibrary(CUDACodeLibrary):
                     found.append(called)
         return part, calls
 
-    def called_units(self) -> list[Unit]:
+    def called_units(self) -> list[KernelUnit]:
         """All functions that stay calls and that the kernel reaches."""
         _, calls = self.reached()
         for library in calls:
