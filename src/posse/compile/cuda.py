@@ -30,7 +30,7 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", registers: int = RE
     if numba.config.ENABLE_CUDASIM:
         return cuda.jit(Walk([kernel], names).entries[0])
     options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda"), "registers": registers}
-    walk = Walk([kernel], names, functools.partial(_compile_callee, registers), options)
+    walk = Walk([kernel], names, _compile_callee, options)
     entry = functools.partial(_compile_entry, registers)
     return watched(cached(entry, walk.entries, walk.digest), "compile", walk, what)[0]
 
@@ -38,17 +38,15 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", registers: int = RE
 def _compile_entry(registers: int, function: Callable[..., Any], cache: bool = False) -> Any:
     from numba import cuda
 
-    vars(function)["registers"] = registers
     dispatcher = cuda.jit(function, cache=cache, max_registers=registers, **CUDA_OPTIONS)
     if cache:  # numba would first import all that it can compile, which takes longer than to load a kernel
         dispatcher._cache.load_overload = dispatcher._cache._load_overload
     return dispatcher
 
 
-def _compile_callee(registers: int, function: Callable[..., Any]) -> Any:
+def _compile_callee(function: Callable[..., Any]) -> Any:
     from numba import cuda
 
-    vars(function)["registers"] = registers
     inline = not hasattr(function, "out_of_line")
     dispatcher = cuda.jit(function, device=True, forceinline=inline, **CUDA_OPTIONS)
     if (function.__module__ or "").startswith("posse."):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import re
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -63,23 +63,18 @@ class GpuLowering(CUDANativeLowering):
         return GpuLower
 
 
-@functools.cache
-def assemblers() -> ThreadPoolExecutor:
-    """Threads in which functions that stay calls are compiled and assembled, while numba goes on with the next ones."""
-    return ThreadPoolExecutor()
-
-
 class KernelUnit(NamedTuple):
-    """A function that stays a call, or a kernel, with all that becomes a part of it."""
+    """A kernel, or a function that stays a call, with all that becomes a part of it."""
 
     ptx: str
     machine_code: bytes | None  # to be linked; None if it is still to be assembled
 
 
-def compile_unit(part: list[str], options: dict[str, Any], compile_ir: Any) -> str:
-    """What NVVM makes of a unit's code, without numba's places for Python objects, which nobody uses here."""
-    ptx = compile_ir(part, **options).decode().strip("\0").strip()
-    return re.sub(r"^\.common .*NumbaEnv.*\n", "", ptx, flags=re.MULTILINE)
+def make_unit(part: list[str], options: dict[str, Any], assembler_options: list[str]) -> KernelUnit:
+    """Compile and assemble a unit, without numba's places for Python objects, which nobody uses here."""
+    ptx = nvvm.compile_ir(part, **options).decode().strip("\0").strip()
+    ptx = re.sub(r"^\.common .*NumbaEnv.*\n", "", ptx, flags=re.MULTILINE)
+    return KernelUnit(ptx, assemble(ptx, assembler_options))
 
 
 def assemble(ptx: str, options: list[str]) -> bytes | None:
@@ -99,78 +94,49 @@ def assemble(ptx: str, options: list[str]) -> bytes | None:
         nvjitlink.destroy(handle)
 
 
-def text_of(library: Any) -> str:
-    """The code of one function alone, which several others may need."""
-    if not hasattr(library, "text"):
-        library.text = str(library._module)
-    return str(library.text)
-
-
 class KernelLibrary(CUDACodeLibrary):
-    """The code of a kernel and of all functions that it reaches.
-
-    numba makes one piece of it all. Here every function that stays a call is a unit of its own.
-    """
+    """The code of a kernel and of all functions that it reaches."""
 
     stays_a_call = False  # whether callers call it; otherwise it becomes a part of them
-    unit: Future[KernelUnit]
-
-    def finalize(self) -> None:
-        """Let what has become a part of this function be dropped elsewhere, and begin the unit if this stays a call."""
-        super().finalize()
-        if self.stays_a_call:
-            own = self.get_function(self.function_name)
-            own.linkage = "weak_odr"  # it is kept, though nobody calls it here
-            own.attributes.add("noinline")
-            self.begin_unit()
-
-    def begin_unit(self) -> None:
-        """Compile and assemble this function, which stays a call, while numba goes on."""
-        part = self.part()
-        cc = self._ensure_cc(None)
-        nvvm_options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
-        options = ["-arch=sm_" + "".join(map(str, cc)), f"-maxrregcount={self._max_registers}", "-r"]
-
-        def make(compile_ir: Any = nvvm.compile_ir) -> KernelUnit:
-            ptx = compile_unit(part, nvvm_options, compile_ir)
-            return KernelUnit(ptx, assemble(ptx, options))
-
-        self.unit = assemblers().submit(make)
-
-    def part(self) -> list[str]:
-        """The code of this function and of what becomes a part of it."""
-        return [text_of(library) for library in self.reached()[0]]
-
-    def reached(self) -> tuple[list[Any], list[Any]]:
-        """The functions that become a part of this one, itself first, and those that they call."""
-        part: list[Any] = [self]
-        calls: list[Any] = []
-        for library in part:
-            for called in library._linking_libraries:
-                found = calls if getattr(called, "stays_a_call", False) else part
-                if called not in found:
-                    found.append(called)
-        return part, calls
-
-    def called_units(self) -> list[KernelUnit]:
-        """All functions that stay calls and that the kernel reaches."""
-        _, calls = self.reached()
-        for library in calls:
-            calls += [each for each in library.reached()[1] if each not in calls]
-        return [library.unit.result() for library in calls]
+    units: list[KernelUnit]
 
     def get_asm_strs(self, cc: Any = None) -> Any:
-        """What NVVM makes of the kernel and of every function that stays a call."""
+        """The kernel and every function that stays a call, as units that are made side by side.
+
+        numba makes one piece of it all. Units that were made while numba still lowers other functions would hold it up
+        for longer than they take.
+        """
         cc = self._ensure_cc(cc)
         if cc not in self._ptx_cache:
-            own = compile_unit(self.part(), self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}, nvvm.compile_ir)
-            self._ptx_cache[cc] = [own, *(unit.ptx for unit in self.called_units())]
+            options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
+            assembler_options = [f"-arch=sm_{''.join(map(str, cc))}", f"-maxrregcount={self._max_registers}", "-r"]
+            text = functools.cache(str)  # several need the same functions
+            with ThreadPoolExecutor() as pool:
+                parts = [[text(module) for module in part] for part in self.parts()]
+                self.units = list(pool.map(lambda part: make_unit(part, options, assembler_options), parts))
+            self._ptx_cache[cc] = [unit.ptx for unit in self.units]
         return self._ptx_cache[cc]
 
+    def parts(self) -> list[list[Any]]:
+        """The code of the kernel and of every function that stays a call, each with all that becomes a part of it."""
+        entries: list[Any] = [self]
+        parts = []
+        for entry in entries:
+            part = [entry]
+            if entry is not self:  # numba lets a function go that nobody calls here
+                entry.get_function(entry.function_name).linkage = "weak_odr"
+            for library in part:
+                for called in library._linking_libraries:
+                    found = entries if getattr(called, "stays_a_call", False) else part
+                    if called not in found:
+                        found.append(called)
+            parts.append([library._module for library in part])
+        return parts
+
     def _link_all(self, linker: Any, cc: Any, ignore_nonlto: bool = False) -> None:
-        """Link the kernel with what is assembled already."""
-        linker.add_ptx(self.get_asm_strs(cc)[0].encode())
-        for unit in self.called_units():
+        """Link what is assembled already."""
+        self.get_asm_strs(cc)
+        for unit in self.units:
             if unit.machine_code is None:
                 linker.add_ptx(unit.ptx.encode())
             else:
@@ -215,7 +181,8 @@ class GpuEntryCompiler(CUDACompiler):
         library.__class__ = KernelLibrary
         library.stays_a_call = hasattr(func, "out_of_line")
         library.function_name = result.fndesc.llvm_func_name
-        library._max_registers = func.registers
+        if library.stays_a_call:
+            library.get_function(library.function_name).attributes.add("noinline")
         return result
 
 
