@@ -267,6 +267,13 @@ def test_few_and_many_players_and_arms(shape):
     assert_same(a_problem(*shape), [posse.RobustAggTS(0.5), posse.RobustAgg(0.5)], 3 if shape[0] > 9 else 12)
 
 
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustPosseTS(0.9)], ids=str)
+def test_a_summary_of_more_players_than_a_warp_has_lanes(policy, monkeypatch):
+    """In a large block, where a warp adds up a sum over players, the last of whom do not fill it."""
+    monkeypatch.setattr(cuda, "BLOCK", 32)
+    assert_same(a_problem(35, 3), policy, 4)
+
+
 @pytest.mark.parametrize("anytime", [False, True])
 def test_a_block_for_each_run(anytime, monkeypatch):
     """As runs with many players have it, with several groups of threads for each."""

@@ -28,7 +28,8 @@ class Lanes:
         self.order, self.turns = order, {}
         self.next = dict(zip(order, order[1:] + order[:1], strict=True))
         self.errors, self.patience = [], patience
-        self.names = {"dealt": dealt or self.dealt, "barrier": barrier or self.barrier}
+        dealt = dealt or self.dealt
+        self.names = {"dealt": dealt, "dealt_to_teams": dealt, "barrier": barrier or self.barrier}
 
     def dealt(self, lane, count):
         return range(lane, count, len(self.order))

@@ -15,31 +15,30 @@ from posse.compile.errors import watched
 from posse.compile.pipeline import take_any_number
 from posse.compile.walk import Walk
 
-CUDA_OPTIONS: dict[str, Any] = {
-    "lto": False,  # optimized at link time, products would be fused into sums after all
-    "max_registers": 168,  # so that a multiprocessor of 65,536 registers holds twelve warps
-}
+CUDA_OPTIONS: dict[str, Any] = {"lto": False}  # optimized at link time, products would be fused into sums after all
+REGISTERS = 168  # of a thread, so that a multiprocessor of 65,536 registers holds twelve warps
 
 
-def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> Any:
+def bind_cuda(kernel: Callable[..., Any], *, what: str = "", registers: int = REGISTERS, **names: Any) -> Any:
     """`kernel` compiled for an NVIDIA GPU, cached between processes, with `names` bound in its module's functions.
 
     It is compiled when it is first launched, which must happen while `launching`. In numba's CUDA simulator it stays
-    Python. `what` is the name that errors show.
+    Python. `what` is the name that errors show, and `registers` how many a thread may have.
     """
     from numba import cuda
 
     if numba.config.ENABLE_CUDASIM:
         return cuda.jit(Walk([kernel], names).entries[0])
-    options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
+    options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda"), "registers": registers}
     walk = Walk([kernel], names, _compile_callee, options)
-    return watched(cached(_compile_entry, walk.entries, walk.digest), "compile", walk, what)[0]
+    entry = functools.partial(_compile_entry, registers)
+    return watched(cached(entry, walk.entries, walk.digest), "compile", walk, what)[0]
 
 
-def _compile_entry(function: Callable[..., Any], cache: bool = False) -> Any:
+def _compile_entry(registers: int, function: Callable[..., Any], cache: bool = False) -> Any:
     from numba import cuda
 
-    dispatcher = cuda.jit(function, cache=cache, **CUDA_OPTIONS)
+    dispatcher = cuda.jit(function, cache=cache, max_registers=registers, **CUDA_OPTIONS)
     if cache:  # numba would first import all that it can compile, which takes longer than to load a kernel
         dispatcher._cache.load_overload = dispatcher._cache._load_overload
     return dispatcher

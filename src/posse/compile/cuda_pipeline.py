@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from concurrent.futures import ThreadPoolExecutor
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
+from cuda.bindings import nvjitlink
 from numba.cuda import itanium_mangler
 from numba.cuda.codegen import CUDACodeLibrary
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering, compile_extra
 from numba.cuda.core.callconv import CUDACallConv
 from numba.cuda.core.compiler_machinery import register_pass
-from numba.cuda.core.typed_passes import AnnotateTypes, NopythonRewrites
-from numba.cuda.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction
+from numba.cuda.core.typed_passes import AnnotateTypes, InlineOverloads, IRLegalization, NopythonRewrites
+from numba.cuda.core.untyped_passes import (
+    FindLiterallyCalls,
+    InlineClosureLikes,
+    InlineInlinables,
+    LiteralPropagationSubPipelinePass,
+    LiteralUnroll,
+    MakeFunctionToJitFunction,
+    RewriteDynamicRaises,
+    WithLifting,
+)
 from numba.cuda.cudadrv import nvrtc, nvvm
 from numba.cuda.lowering import CUDALower
 
@@ -52,21 +63,58 @@ class GpuLowering(CUDANativeLowering):
         return GpuLower
 
 
+class KernelUnit(NamedTuple):
+    """A kernel, or a function that stays a call, with all that becomes a part of it."""
+
+    ptx: str
+    machine_code: bytes | None  # to be linked; None if it is still to be assembled
+
+
+def make_unit(part: list[str], options: dict[str, Any], assembler_options: list[str]) -> KernelUnit:
+    """Compile and assemble a unit, without numba's places for Python objects, which nobody uses here."""
+    ptx = nvvm.compile_ir(part, **options).decode().strip("\0").strip()
+    ptx = re.sub(r"^\.common .*NumbaEnv.*\n", "", ptx, flags=re.MULTILINE)
+    return KernelUnit(ptx, assemble(ptx, assembler_options))
+
+
+def assemble(ptx: str, options: list[str]) -> bytes | None:
+    """Machine code that can be linked with others; None where the toolkit is too old to make it."""
+    try:
+        handle = nvjitlink.create(len(options), options)
+    except Exception:  # it has no nvJitLink, or one that does not know of such code
+        return None
+    try:
+        text = ptx.encode()
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, text, len(text), "")
+        nvjitlink.complete(handle)
+        code = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, code)
+        return bytes(code)
+    finally:
+        nvjitlink.destroy(handle)
+
+
 class KernelLibrary(CUDACodeLibrary):
     """The code of a kernel and of all functions that it reaches."""
 
     stays_a_call = False  # whether callers call it; otherwise it becomes a part of them
+    units: list[KernelUnit]
 
     def get_asm_strs(self, cc: Any = None) -> Any:
-        """The kernel and every function that stays a call, compiled side by side; numba makes one piece of it all."""
+        """The kernel and every function that stays a call, as units that are made side by side.
+
+        numba makes one piece of it all. Units that were made while numba still lowers other functions would hold it up
+        for longer than they take.
+        """
         cc = self._ensure_cc(cc)
         if cc not in self._ptx_cache:
             options = self._nvvm_options | {"arch": nvrtc.get_arch_option(*cc)}
+            assembler_options = [f"-arch=sm_{''.join(map(str, cc))}", f"-maxrregcount={self._max_registers}", "-r"]
             text = functools.cache(str)  # several need the same functions
             with ThreadPoolExecutor() as pool:
                 parts = [[text(module) for module in part] for part in self.parts()]
-                compiled = pool.map(lambda part: nvvm.compile_ir(part, **options), parts)
-                self._ptx_cache[cc] = [each.decode().strip("\0").strip() for each in compiled]
+                self.units = list(pool.map(lambda part: make_unit(part, options, assembler_options), parts))
+            self._ptx_cache[cc] = [unit.ptx for unit in self.units]
         return self._ptx_cache[cc]
 
     def parts(self) -> list[list[Any]]:
@@ -85,13 +133,28 @@ class KernelLibrary(CUDACodeLibrary):
             parts.append([library._module for library in part])
         return parts
 
+    def _link_all(self, linker: Any, cc: Any, ignore_nonlto: bool = False) -> None:
+        """Link what is assembled already."""
+        self.get_asm_strs(cc)
+        for unit in self.units:
+            if unit.machine_code is None:
+                linker.add_ptx(unit.ptx.encode())
+            else:
+                linker.add_cubin(unit.machine_code)
+        for path in self._linking_files:
+            linker.add_file_guess_ext(path, ignore_nonlto)
+
     def _reduce_states(self) -> Any:
         """What is kept on disk: the machine code alone."""
         self._llvm_strs: list[str] = []
         return super()._reduce_states() | {"ptx_cache": {}}
 
 
-UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for listings
+UNUSED = {
+    *(NopythonRewrites, AnnotateTypes),  # for sums of whole arrays, and for listings
+    *(InlineInlinables, InlineOverloads, WithLifting, RewriteDynamicRaises),  # kernels have none of these
+    *(FindLiterallyCalls, LiteralPropagationSubPipelinePass, LiteralUnroll),
+}
 FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
 
 
@@ -99,6 +162,7 @@ class GpuEntryCompiler(CUDACompiler):
     """numba's compiler with the passes that kernels need."""
 
     lowering: Any = CUDANativeLowering
+    unused = UNUSED
 
     def define_pipelines(self) -> Any:
         """The passes."""
@@ -106,18 +170,19 @@ class GpuEntryCompiler(CUDACompiler):
         (passes,) = super().define_pipelines()
         code = self.state.func_id.code
         inner = any(isinstance(constant, CodeType) for constant in code.co_consts)
-        unused = UNUSED if inner else UNUSED | FOR_INNER_FUNCTIONS
+        unused = self.unused if inner else self.unused | FOR_INNER_FUNCTIONS
         kept = [each for each in passes.passes if each[0] not in unused]
         passes.passes = [(self.lowering if each is CUDANativeLowering else each, what) for each, what in kept]
         return [passes]
 
     def compile_extra(self, func: Any) -> Any:
         result = super().compile_extra(func)
-        result.library.__class__ = KernelLibrary
-        result.library.stays_a_call = hasattr(func, "out_of_line")
-        result.library.function_name = result.fndesc.llvm_func_name
-        if result.library.stays_a_call:
-            result.library.get_function(result.library.function_name).attributes.add("noinline")
+        library = result.library
+        library.__class__ = KernelLibrary
+        library.stays_a_call = hasattr(func, "out_of_line")
+        library.function_name = result.fndesc.llvm_func_name
+        if library.stays_a_call:
+            library.get_function(library.function_name).attributes.add("noinline")
         return result
 
 
@@ -125,6 +190,7 @@ class GpuCalleeCompiler(GpuEntryCompiler):
     """The same for the functions that a kernel calls."""
 
     lowering = GpuLowering
+    unused = UNUSED | {IRLegalization}  # it marks where variables end, at which nothing is done
 
 
 @functools.cache

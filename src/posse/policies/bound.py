@@ -50,6 +50,29 @@ def barrier(lane: Any) -> None:
     """Wait for the other threads that share the work on a summary: here there are none."""
 
 
+# Threads of a team add up a sum together, each with the value of a player of its own. Here a thread is a team.
+
+
+def dealt_to_teams(lane: Any, count: int) -> range:
+    """The numbers below `count` that fall to one of the teams among the threads: here all of them."""
+    return range(count)
+
+
+def by_team(lane: Any, players: int) -> range:
+    """The players that the first thread of a team takes, one after the other: here all of them."""
+    return range(players)
+
+
+def member(lane: Any, first: int) -> int:
+    """The player that this thread of a team takes while the first thread takes player `first`."""
+    return first
+
+
+def in_order(total: Any, value: Any, lane: Any, first: int) -> Any:
+    """A sum with the values of a team's threads more, in the order of their players, `first` before all others."""
+    return total + value
+
+
 ALONE = 0  # the lane of the only thread
 
 
@@ -59,5 +82,5 @@ def players_of(lane: Any, columns: int) -> int:
 
 
 def plus(total: float, value: float, lane: Any, column: int) -> float:
-    """A sum over players with the value of one column more, which may stand for several: here for one."""
+    """`in_order`, where a column may stand for several players: here for one."""
     return total + value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity
 from posse.compile import out_of_line
 from posse.policies.base import Look, Policy, Refresh, several
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member
 from posse.policies.fourth_root import UNIFORM, clip, explore, mean_of, posterior
 from posse.policies.likeness.estimate import estimate
 from posse.policies.likeness.tables import (
@@ -72,10 +72,10 @@ class PosseTS(Policy):
     def summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, lane, epsilon):
         arms, players = n.shape
         new = of_arm[arms - 1, OWN] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
-        for arm in dealt(lane, arms):
+        for arm in dealt_to_teams(lane, arms):
             count = 0
-            for player in range(players):
-                count += n[arm, player]
+            for first in by_team(lane, players):
+                count = in_order(count, n[arm, member(lane, first)], lane, first)
             work[0, arm] = count
         barrier(lane)
         pulls, fitted = 0.0, 0.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member
 from posse.policies.guarantee import cutoff_of, guarded
 from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
 from posse.policies.statistics import STEP
@@ -52,11 +52,11 @@ class RobustPosseTS(Policy):
         known = of_arm, of_player, of_pair, of_value, columns, weights, part_of
         model_summary(n, s, q, *known, work, log_T, lane, epsilon)
         arms, players = n.shape
-        for arm in dealt(lane, arms):
+        for arm in dealt_to_teams(lane, arms):
             N, S = 0, 0
-            for player in range(players):
-                N += n[arm, player]
-                S += s[arm, player]
+            for first in by_team(lane, players):
+                player = member(lane, first)
+                N, S = in_order(N, n[arm, player], lane, first), in_order(S, s[arm, player], lane, first)
             of_arm[arm, COUNT], of_arm[arm, SUM] = N * 1.0, S * STEP
         barrier(lane)
         for player in dealt(lane, players):

@@ -6,7 +6,6 @@ import functools
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -16,17 +15,17 @@ from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
 from posse.attributes import Coded
 from posse.compile import bind_cuda, launching
+from posse.compile.cuda import REGISTERS
 from posse.policies.base import Law, Policy
 from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statistics
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import COUNT, SUM
-from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_count import MOST_COUNTED
-from posse.simulation.cuda_device import device_functions
+from posse.simulation.cuda_device import device_functions, team_functions
 from posse.simulation.cuda_pick import PADDING
 from posse.simulation.cuda_tables import (
     TUPLES,
@@ -34,6 +33,7 @@ from posse.simulation.cuda_tables import (
     GpuProblems,
     RunTables,
     by_arm,
+    by_segment,
     dealt_to_lane,
     of_run,
     pair_of,
@@ -41,7 +41,6 @@ from posse.simulation.cuda_tables import (
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
-from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
@@ -49,6 +48,8 @@ WARPS = 4  # warps of a block, each with a run of its own
 MANY_RUNS = 8  # for each multiprocessor: beyond it, throughput counts more than how soon a round ends
 SMALL_BLOCK = 128  # threads of a block for a run with few players
 BLOCK = 256  # and with many
+LARGE_BLOCK = 768  # and with more, where all threads share the work on a summary
+LARGE_BLOCK_REGISTERS = 80  # of each of its threads, so that a multiprocessor of 65,536 registers holds it
 SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
@@ -124,7 +125,7 @@ class Shared(NamedTuple):
 def _shared(work: Work) -> Shared:
     """What all runs read, copied there."""
     problems = work.problems
-    starts, means, gaps = map(_to_gpu, _by_segment(problems))
+    starts, means, gaps = map(_to_gpu, by_segment(problems))
     kind, *tables = work.schedule.participation(problems[0].players, work.horizon)
     return Shared(
         GpuProblems(
@@ -137,18 +138,6 @@ def _shared(work: Work) -> Shared:
         Participation(kind, *map(_to_gpu, tables)),
         _to_gpu(work.checkpoints),
     )
-
-
-def _by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First rounds [problem, segment], means and gaps [problem, segment, pair]; a segment too many never begins."""
-    segments = [problem.segments for problem in problems]
-    shape = len(problems), max(map(len, segments))
-    starts, tables = np.full(shape, MAX_ROUND), np.zeros((2, *shape, problems[0].means.size))
-    for number, each in enumerate(segments):
-        for place, (first, problem) in enumerate(each):
-            starts[number, place] = first
-            tables[:, number, place] = problem.means.T.ravel(), problem.gaps.T.ravel()
-    return starts, *tables
 
 
 def _attributes(work: Work) -> Coded:
@@ -283,12 +272,14 @@ class Layout(NamedTuple):
     threads: tuple[int, int]  # of a block: (those of a run, runs), or all of them and 1
     blocks: int
     shared: int  # bytes of shared memory for a block's counters; 0 if they lie elsewhere
+    registers: int  # that a thread may have
 
     @classmethod
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
         """A warp for each run of few players; if there are many such runs, no lane of a warp is left over.
 
         Where indices follow everybody's pulls and there are few runs, or for many players, a block, which shares work.
+        For the summaries of very many players it is a large one.
         """
         simulated = numba.config.ENABLE_CUDASIM
         processors = 1 if simulated else cuda.get_current_device().MULTIPROCESSOR_COUNT
@@ -301,11 +292,13 @@ class Layout(NamedTuple):
         elif in_a_warp:
             threads = (WARP, min(most, WARPS))
         else:
-            threads = (BLOCK if players > WARP else SMALL_BLOCK, 1)
+            large = players > BLOCK and policy.refresh is Refresh.SCHEDULE
+            threads = (LARGE_BLOCK if large else BLOCK if players > WARP else SMALL_BLOCK, 1)
         if simulated:  # threads of Python: few, but enough to get into each other's way
             threads = (players, 2 if packed else 1) if in_a_warp else (min(2 * players + 1, 7), 1)
         shared = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
-        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared)
+        registers = LARGE_BLOCK_REGISTERS if threads[0] == LARGE_BLOCK else REGISTERS
+        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared, registers)
 
 
 def without_gaps(players: int) -> int:
@@ -333,14 +326,16 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "ANYTIME": anytime,
         "TIMED": timed,
         "dealt": dealt_to_lane,
+        "dealt_to_teams": dealt_to_lane,
     }
     names |= device_functions(layout.in_a_warp and not layout.packed)
-    return _play_kernel(tuple(names), tuple(names.values()))
+    names |= {} if layout.in_a_warp else team_functions()
+    return _play_kernel(layout.registers, tuple(names), tuple(names.values()))
 
 
 @functools.cache
-def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
+def _play_kernel(registers: int, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return bind_cuda(cuda_kernel.play, registers=registers, **dict(zip(names, values, strict=True)))
 
 
 def _shapes(work: Work, policy: Policy) -> Shapes:

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 from numba import cuda
 
+from posse.compile import out_of_line
 from posse.streams import HALF, MULTIPLIER_0, MULTIPLIER_1, WEYL_0, WEYL_1
 
 
@@ -19,6 +20,40 @@ def wait_for_warp(lane):
 def wait_for_block(lane):
     """The barrier of runs that have a block each."""
     cuda.syncthreads()
+
+
+TEAM = 32  # threads of a warp
+
+
+def warps_of_block(lane, count):
+    """`dealt_to_teams` for runs that have a block each: a team is a warp."""
+    return range(np.int64(cuda.threadIdx.x) // TEAM, count, np.int64(cuda.blockDim.x) // TEAM)
+
+
+def by_warp(lane, players):
+    """`by_team` for warps."""
+    return range(0, players, TEAM)
+
+
+def member_of_warp(lane, first):
+    """`member` for warps; the last player stands in for those beyond it."""
+    return min(first + cuda.laneid, lane.players - 1)
+
+
+@out_of_line
+def add_in_warp(total, value, lane, first):
+    """`in_order` for warps: every thread adds up what all of them show."""
+    left = lane.players - first
+    if left >= TEAM:
+        for place in range(TEAM):
+            total += cuda.shfl_sync(EVERYBODY, value, place)
+    else:
+        for place in range(left):
+            total += cuda.shfl_sync(EVERYBODY, value, place)
+    return total
+
+
+EVERYBODY = 0xFFFFFFFF  # all threads of a warp
 
 
 def add_atomically(numbers, place, amount):
@@ -65,6 +100,14 @@ def device_functions(in_a_warp: bool) -> dict[str, Any]:
         "divide": divide,
         "philox": philox_in_32_bits,
     }
+
+
+def team_functions() -> dict[str, Any]:
+    """How the threads of a block form teams. In the simulator each thread is one."""
+    if numba.config.ENABLE_CUDASIM:
+        return {}
+    sums = {"in_order": add_in_warp, "plus": add_in_warp}
+    return sums | {"dealt_to_teams": warps_of_block, "by_team": by_warp, "member": member_of_warp}
 
 
 def _wait(lane: Any) -> None:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numba import cuda, int32
 
+from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import (
     AT_OWN_PULL,
@@ -21,10 +22,13 @@ from posse.policies.bound import (
     SCHEDULED,
     SHARED_SUMMARY,
     SUMS,
+    by_team,
     copy_own,
     expected_at,
     fill_summary,
+    in_order,
     index_of,
+    member,
     own_of,
     player_of,
     provided,
@@ -76,7 +80,7 @@ def play(states, tables, problems, participation, clock, players, constants):
     """Play some rounds of every run; before the first round, form the indices. constants[0] is not the policy's."""
     if IN_A_WARP:
         run = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        lane = Lane(np.int64(cuda.threadIdx.x), players, 0, 1, (1 << players) - 1)
+        lane = Lane(np.int64(cuda.threadIdx.x), players, 0, 1, (1 << players) - 1, players)
     else:
         run = cuda.blockIdx.x
         lane = lane_in_block(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), players)
@@ -303,6 +307,7 @@ def summarise(state, own, counters, pulled, players, constants, log_T, t, clock,
         player = next_of(player, players, lane)
 
 
+@out_of_line
 def summarise_all(state, own, players, constants, log_T, lane):
     """Make the summary anew, by all threads or by one, and with it every center and scale."""
     barrier(lane)
@@ -343,11 +348,10 @@ def measure(state, own, players, gaps, checkpoint, lane):
         own.player_regret[player] = total
         player = next_of(player, players, lane)
     barrier(lane)
-    if lane.number == 0:
-        total = 0.0
-        for player in range(players):
-            total += own.player_regret[player]
-        own.regret[checkpoint] = total
+    total = 0.0
+    for first in by_team(lane, players):
+        total = in_order(total, own.player_regret[member(lane, first)], lane, first)
+    own.regret[checkpoint] = total
 
 
 def choose(state, own, players, player, t, key):

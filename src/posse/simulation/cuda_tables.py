@@ -4,11 +4,14 @@ Tables of players and arms are flat, [arm · players + player], so that neighbou
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from posse.policies.bindings import made_function
+from posse.problem import Problem
+from posse.streams import MAX_ROUND
 
 
 class GpuProblems(NamedTuple):
@@ -19,6 +22,18 @@ class GpuProblems(NamedTuple):
     gaps: Any  # [problem, segment, pair]
     families: Any  # [problem]
     parameters: Any  # [problem]
+
+
+def by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First rounds [problem, segment], means and gaps [problem, segment, pair]; a segment too many never begins."""
+    segments = [problem.segments for problem in problems]
+    shape = len(problems), max(map(len, segments))
+    starts, tables = np.full(shape, MAX_ROUND), np.zeros((2, *shape, problems[0].means.size))
+    for number, each in enumerate(segments):
+        for place, (first, problem) in enumerate(each):
+            starts[number, place] = first
+            tables[:, number, place] = problem.means.T.ravel(), problem.gaps.T.ravel()
+    return starts, *tables
 
 
 class RunTables(NamedTuple):
@@ -92,6 +107,7 @@ class Lane(NamedTuple):
     group: Any
     groups: Any
     mask: Any  # the lanes of the run, where it has a warp
+    players: Any  # of the run
 
 
 def lane_in_block(thread, threads, players):
@@ -100,7 +116,7 @@ def lane_in_block(thread, threads, players):
     groups = threads // lanes
     group = thread // lanes
     lane = thread - group * lanes
-    return Lane(lane if group < groups else players, lanes, group, groups, 0)
+    return Lane(lane if group < groups else players, lanes, group, groups, 0, players)
 
 
 def dealt_to_lane(lane, count):

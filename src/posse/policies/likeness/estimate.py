@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt, players_of
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member, players_of
 from posse.policies.fourth_root import dispersion_sums
 from posse.policies.likeness.effects import effects, first_effects
 from posse.policies.likeness.groups import find_groups
@@ -43,6 +43,7 @@ from posse.policies.likeness.tables import (
     centers,
     evidence_of,
     expect_pairs,
+    means_of_all,
     noise_of,
     offset_of,
     share_out,
@@ -87,6 +88,8 @@ def estimate(pulls, sums, squares, of_arm, of_player, of_pair, of_value, columns
             groups = find_groups(tables, groups)
         odd_players(tables)
     weigh(tables, 1.0)
+    if groups > 1:
+        means_of_all(tables)
     centers(tables, groups)
 
 
@@ -98,6 +101,8 @@ def improve(tables, groups, last):
     """
     enough = players_of(tables.lane, tables.pulls.shape[1]) >= FEWEST_PLAYERS
     weigh(tables, 1.0)
+    if groups > 1:
+        means_of_all(tables)
     centers(tables, groups)
     if enough:
         effects(tables, groups)
@@ -131,15 +136,18 @@ def begin(tables, sums, squares, log_T):
             of_player[player, NOISE] += above[arm, player]
             of_player[player, ODD] += below[arm, player]
     barrier(lane)
-    for arm in dealt(lane, arms):
+    for arm in dealt_to_teams(lane, arms):
         N, S, tried = 0, 0, 0
         more, rest = 1.0, 1.0
-        for player in range(players):
-            N += pulls[arm, player]
-            S += sums[arm, player]
-            tried += 1 if pulls[arm, player] > 0 else 0
-        for player in range(players):
-            more, rest = more + above[arm, player], rest + below[arm, player]
+        for first in by_team(lane, players):
+            player = member(lane, first)
+            N = in_order(N, pulls[arm, player], lane, first)
+            S = in_order(S, sums[arm, player], lane, first)
+            tried = in_order(tried, 1 if pulls[arm, player] > 0 else 0, lane, first)
+        for first in by_team(lane, players):
+            player = member(lane, first)
+            more = in_order(more, above[arm, player], lane, first)
+            rest = in_order(rest, below[arm, player], lane, first)
         of_arm[arm, OWN], of_arm[arm, FITTED], of_arm[arm, CENTER] = 0.04, N * 1.0, (S * STEP + 1.0) / (N + 2.0)
         of_arm[arm, DISPERSION] = min(max(more / rest, 1e-12), 1.0)
         rows[TOTAL, arm] = max(tried - 1, 0)
@@ -182,10 +190,10 @@ def compare(tables):
     """
     of_player, effective, rows, lane = tables.of_player, tables.effective, tables.rows, tables.lane
     arms, players = tables.pulls.shape
-    for arm in dealt(lane, arms):
+    for arm in dealt_to_teams(lane, arms):
         total = 2.0
-        for player in range(players):
-            total += effective[arm, player]
+        for first in by_team(lane, players):
+            total = in_order(total, effective[arm, member(lane, first)], lane, first)
         rows[TOTAL, arm] = total
     barrier(lane)
     for arm in range(arms):
@@ -226,11 +234,12 @@ def strengths(tables):
     """
     rows, lane = tables.rows, tables.lane
     arms, players = tables.pulls.shape
-    for number in dealt(lane, arms * STRENGTHS):
+    for number in dealt_to_teams(lane, arms * STRENGTHS):
         arm, strength = number // STRENGTHS, number % STRENGTHS
         evidence = 0.0
-        for player in range(players):
-            evidence += evidence_for(tables, arm, player, OWN_AT[strength])
+        for first in by_team(lane, players):
+            value = evidence_for(tables, arm, member(lane, first), OWN_AT[strength])
+            evidence = in_order(evidence, value, lane, first)
         rows[LIKELIHOOD + strength, arm] = evidence
     barrier(lane)
     tie(rows, arms, STRENGTHS, lane)
@@ -274,19 +283,21 @@ def levels(tables):
         rows[TOTAL, player] = information / (1.0 + information)
     barrier(lane)
     weights, middle = 0.0, 0.0
-    for player in range(players):
-        weights += rows[TOTAL, player]
-        middle += rows[TOTAL, player] * rows[STEP_TO, player]
+    for first in by_team(lane, players):
+        player = member(lane, first)
+        weights = in_order(weights, rows[TOTAL, player], lane, first)
+        middle = in_order(middle, rows[TOTAL, player] * rows[STEP_TO, player], lane, first)
     middle = middle / weights if weights > 0.0 else 0.0
     for number in range(1, len(VARIANCES)):
         for player in dealt(lane, players):
             level, precision = rows[STEP_TO, player] - middle, rows[PRECISION, player]
             rows[LIKELIHOOD + number, player] = evidence_of(VARIANCES[number], precision, level)
     barrier(lane)
-    for number in dealt(lane, len(VARIANCES)):
-        rows[WEIGHT, number] = 0.0 if number == 0 else LESS
-        for player in range(players if number > 0 else 0):
-            rows[WEIGHT, number] += rows[LIKELIHOOD + number, player]
+    for number in dealt_to_teams(lane, len(VARIANCES)):
+        evidence = 0.0 if number == 0 else LESS
+        for first in by_team(lane, players if number > 0 else 0):
+            evidence = in_order(evidence, rows[LIKELIHOOD + number, member(lane, first)], lane, first)
+        rows[WEIGHT, number] = evidence
     barrier(lane)
     for _ in dealt(lane, 1):
         highest = -math.inf

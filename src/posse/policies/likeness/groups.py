@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt, players_of, plus
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, member, players_of, plus
 from posse.policies.fourth_root import clip
 from posse.policies.likeness.tables import (
     CANDIDATES,
@@ -12,6 +12,7 @@ from posse.policies.likeness.tables import (
     LIKELIHOOD,
     LOG,
     LOG_REST,
+    PRECISION,
     SHARE,
     STEP_TO,
     TOTAL,
@@ -20,6 +21,7 @@ from posse.policies.likeness.tables import (
     WORTH,
     centers,
     expect_pairs,
+    means_of_all,
     shifted,
     weigh,
 )
@@ -36,6 +38,7 @@ def find_groups(tables, groups):
     lane = tables.lane
     arms, players = tables.pulls.shape
     weigh(tables, 0.5)
+    means_of_all(tables)
     before = settle(tables, groups)
     while groups < GROUPS:
         expect_pairs(tables, groups)
@@ -60,10 +63,10 @@ def first_member(tables, groups):
         rows[WEIGHT, group] = 1.0 / (groups + 1)
     barrier(lane)
     highest, best = -math.inf, 0
-    misfit, player = math.inf, -1
+    player = -1
     for _ in range(CANDIDATES):
-        misfit, player = next_misfit(tables, misfit, player)
-        if misfit <= 0.0:  # there is nobody left with data
+        player = next_misfit(tables, player)
+        if player < 0 or rows[STEP_TO, player] <= 0.0:  # there is nobody left with data
             break
         begin_group(tables, groups, player)
         share_players(tables, groups + 1)
@@ -88,14 +91,19 @@ def misfits(tables):
     barrier(lane)
 
 
-def next_misfit(tables, last, before):
-    """The player who fits worst after player `before`, whose misfit is `last`, and its own misfit."""
-    worst, found = -1.0, before
-    for player in range(tables.pulls.shape[1]):
-        misfit = tables.rows[STEP_TO, player]
-        if misfit > worst and (misfit < last or (misfit == last and player > before)):
-            worst, found = misfit, player
-    return worst, found
+def next_misfit(tables, before):
+    """The player who fits worst after player `before`, or worst of all after −1; −1 if there is none."""
+    rows, lane = tables.rows, tables.lane
+    for _ in dealt(lane, 1):
+        last = rows[STEP_TO, before] if before >= 0 else math.inf
+        worst, found = -1.0, -1
+        for player in range(tables.pulls.shape[1]):
+            misfit = rows[STEP_TO, player]
+            if misfit > worst and (misfit < last or (misfit == last and player > before)):
+                worst, found = misfit, player
+        rows[PRECISION, 0] = found
+    barrier(lane)
+    return int(rows[PRECISION, 0])
 
 
 @out_of_line
@@ -110,11 +118,14 @@ def begin_group(tables, group, player):
 
 def likelihood(tables):
     """The log-likelihood of the mixture, from what `share_players` said of each player."""
-    total = 0.0
-    for player in range(tables.pulls.shape[1]):
-        total = plus(total, tables.rows[TOTAL, player], tables.lane, player)
-    barrier(tables.lane)
-    return total
+    rows, lane = tables.rows, tables.lane
+    for _ in dealt_to_teams(lane, 1):
+        total = 0.0
+        for first in by_team(lane, tables.pulls.shape[1]):
+            total = plus(total, rows[TOTAL, member(lane, first)], lane, first)
+        rows[PRECISION, 1] = total
+    barrier(lane)
+    return rows[PRECISION, 1]
 
 
 @out_of_line
@@ -134,11 +145,11 @@ def settle(tables, groups):
             centers(tables, groups)
         if groups > 1 or turn == TURNS - 1:  # one group has everybody: only its likelihood at the end matters
             share_players(tables, groups)
-            for group in dealt(lane, groups):
-                total = 1.0
-                for player in range(players):
-                    total = plus(total, tables.of_player[player, SHARE + group], lane, player)
-                tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
+            for group in dealt_to_teams(lane, groups):
+                before, total = rows[WEIGHT, group], 1.0
+                for first in by_team(lane, players):
+                    total = plus(total, tables.of_player[member(lane, first), SHARE + group], lane, first)
+                tables.of_player[players, SHARE + group] = before
                 rows[WEIGHT, group] = total / (players_of(lane, players) + groups)
     return likelihood(tables)
 

@@ -1,9 +1,10 @@
 """What the model of `posse.policies.likeness` is estimated in, and the formulas that its parts share.
 
 On a GPU many threads estimate one model: each takes its part of the arms or players (`dealt`), and all wait for each
-other where one needs what others have written (`barrier`). A function that writes ends with a barrier. Sums over
-players are added up by one thread in the order of the players, so the result has the same bits with any number of
-threads; on the CPU there is one.
+other where one needs what others have written (`barrier`). A function that writes ends with a barrier. A sum over
+players is added up in the order of the players (`in_order`), so the result has the same bits with any number of
+threads; on the CPU there is one. On a GPU a team of threads may share a sum (`dealt_to_teams`): each then computes the
+value of another player, and all of them know the sum. So they read what they replace before they begin to add.
 
 In a learner a column of the tables may stand for several players next to each other that have no data
 (`posse.learner.runs`). They add 0 to all sums over pairs; sums over players use `plus`, their number is `players_of`.
@@ -13,7 +14,7 @@ import math
 from typing import Any, NamedTuple
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member
 from posse.policies.fourth_root import clip
 
 BOUND_FOR_EACH_POLICY = True
@@ -45,8 +46,8 @@ EFFECT, EFFECT_DOUBT = 0, 1
 # multiply their odds.
 TABLES = 5
 LIKELIHOOD, LOG, LOG_REST = 0, STRENGTHS, STRENGTHS + GROUPS  # of strengths; logarithms of centers c and of 1−c
-STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT, TOTAL = (STRENGTHS + 2 * GROUPS + place for place in range(6))
-ROWS = TOTAL + 1
+STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT, TOTAL, TOWARD = (STRENGTHS + 2 * GROUPS + place for place in range(7))
+ROWS = TOWARD + 1
 
 
 class Tables(NamedTuple):
@@ -124,33 +125,45 @@ def expect_pairs(tables, groups):
 
 
 @out_of_line
+def means_of_all(tables):
+    """Everybody's mean on each arm, in row `TOWARD`: what the centers of several groups are drawn to."""
+    lane, effective = tables.lane, tables.effective
+    arms, players = tables.pulls.shape
+    for arm in dealt_to_teams(lane, arms):
+        total, above = 2.0, 1.0
+        for first in by_team(lane, players):
+            player = member(lane, first)
+            total = in_order(total, effective[arm, player], lane, first)
+            above = in_order(above, effective[arm, player] * tables.means[arm, player], lane, first)
+        tables.rows[TOWARD, arm] = above / total
+    barrier(lane)
+
+
+@out_of_line
 def centers(tables, groups):
     """Each group's center for each arm and its doubt, by a step of scoring on the logit scale.
 
-    Two pulls more are counted: at ½ for one group, at everybody's mean for several.
+    Two pulls more are counted: at ½ for one group, at everybody's mean, by `means_of_all`, for several.
     """
-    of_arm, means, effective = tables.of_arm, tables.means, tables.effective
+    of_arm, means, effective, lane = tables.of_arm, tables.means, tables.effective, tables.lane
     arms, players = tables.pulls.shape
-    for number in dealt(tables.lane, arms * groups):
+    for number in dealt_to_teams(lane, arms * groups):
         arm, group = number // groups, number % groups
-        total, above = 2.0, 1.0
-        for player in range(players if groups > 1 else 0):
-            total += effective[arm, player]
-            above += effective[arm, player] * means[arm, player]
-        toward = above / total
+        toward = tables.rows[TOWARD, arm] if groups > 1 else 0.5
         center = of_arm[arm, CENTER + group]
         score, information = 2.0 * (toward - center), 2.0 * center * (1.0 - center)
-        for player in range(players):
+        for first in by_team(lane, players):
+            player = member(lane, first)
             weight = tables.of_player[player, SHARE + group] * effective[arm, player]
             mean = shifted(center, tables.odds[arm, player])
-            score += weight * (means[arm, player] - mean)
-            information += weight * mean * (1.0 - mean)
+            score = in_order(score, weight * (means[arm, player] - mean), lane, first)
+            information = in_order(information, weight * mean * (1.0 - mean), lane, first)
         step = min(max(score / information, -TOO_LARGE), TOO_LARGE)
         center = clip(shifted(center, math.exp(step)), 1e-9)
         at_most = center * (1.0 - center)
         of_arm[arm, CENTER + group] = center
         of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
-    barrier(tables.lane)
+    barrier(lane)
 
 
 @out_of_line
