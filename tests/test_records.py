@@ -53,7 +53,7 @@ def test_rows_are_plain_values(records):
 def test_parts_have_the_rows_that_were_asked_for(records):
     assert records.where(policy="Ind-TS", problem=[1]) == records.take([4, 5])
     assert records.keep(records["replication"] == 1) == records.take([1, 3, 5, 7])
-    assert records.matching(policy=[]) == records.take([]) == records.where(policy="nobody")
+    assert records.matching(policy=[]) == records.take([]) == records.matching(policy="nobody")
     assert len(records.take([])) == 0
     assert records.take([])["regret"].size == 0
     groups = records.groups("policy", "problem")
