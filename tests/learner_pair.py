@@ -196,7 +196,8 @@ class LearnerPair(RuleBasedStateMachine):
         assert learner.arms == tuple(arm for arm in slow.arms if arm in slow.offered)
         assert (learner.rounds, learner.events, learner.decisions) == (slow.rounds, slow.events, len(self.ids))
         assert learner.ledger.given_up == slow.given_up()
-        assert len(learner.ledger.waiting) == len(slow.waiting()) <= slow.limit
+        assert len(learner.ledger.waiting) == len(slow.waiting())
+        assert len(slow.waiting()) <= slow.limit or slow.default is not None
         assert learner.shares == {arm: slow.limits(arm) for arm in slow.shares}
         counts = learner.counts()
         assert (counts.players, counts.arms) == (tuple(slow.players), tuple(slow.arms))
