@@ -132,7 +132,7 @@ def test_chances_and_losses_are_those_of_the_draws_counted_one_by_one():
     sums = np.array([[40.0, 15, 1], [3, 120, 2], [0, 0, 0]])
     counts = Counts(("a", "b", "c"), ("x", "y", "z"), pulls, sums)
     offered, present = np.array([True, True, False]), np.array([[0.7, 0.3, 0], [0.1, 0.9, 0], [0, 0, 0]])
-    found, model = best_chances(counts, None, offered, present), fit(counts)
+    found, model = best_chances(counts, offered, present), fit(counts)
     weights = model.weights["middle"] / model.weights["middle"].sum()
     traffic = [125 / 344, 219 / 344, 0.0]
     chances, overall, one, going = np.zeros((3, 3)), np.zeros(3), np.zeros(3), 0.0
@@ -155,7 +155,7 @@ def test_chances_and_losses_are_those_of_the_draws_counted_one_by_one():
 def test_the_weight_of_others_is_small_with_much_own_data_and_1_without_any():
     sums = np.array([[2000.0, 2400], [2100, 2500], [12, 15], [0, 0]])
     pulls = np.array([[10_000, 10_000], [10_000, 10_000], [60, 60], [0, 0]])
-    found = best_chances(Counts(tuple("abcd"), ("x", "y"), pulls, sums), None, np.ones(2, bool), np.zeros((4, 2)))
+    found = best_chances(Counts(tuple("abcd"), ("x", "y"), pulls, sums), np.ones(2, bool), np.zeros((4, 2)))
     assert (found.others[3] == 1).all()
     assert (found.others[2] > 0.5).all()
     assert (found.others[:2] < 0.6).all()
@@ -169,7 +169,7 @@ def test_chances_of_being_best_are_about_right():
         means = 1 / (1 + np.exp(-random.normal(-0.5, 0.3, 2)))
         pulls = np.full((1, 2), 100)
         counts = Counts(("a",), ("x", "y"), pulls, random.binomial(pulls, means).astype(float))
-        said.append(best_chances(counts, None, np.ones(2, bool), np.zeros((1, 2))).overall[1])
+        said.append(best_chances(counts, np.ones(2, bool), np.zeros((1, 2))).overall[1])
         right.append(means[1] > means[0])
     said, right = np.array(said), np.array(right)
     assert abs(said.mean() - right.mean()) < 0.1

@@ -103,6 +103,8 @@ class Conclusion(Summarized):
     """Players that have no evidence of their own, because memory is bounded."""
     alarms: tuple[tuple[str, str], ...]
     """Outcomes whose bounds are broken, each with the arm."""
+    notes: tuple[str, ...]
+    """What is left out because a default reward is taken."""
     setup: Mapping[str, Any]
     """How the experiment was set up."""
     digest: str
@@ -175,9 +177,10 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
         if change["kind"] in ("add arm", "retire arm"):
             offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
     counts = log.counts()
-    best = best_chances(counts, log.squares(), offered, evidence.present_of(*log.shape))
+    best = best_chances(counts, offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
-    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log), alarms)
+    about = log.about["setup"], decisions, fingerprint(log), alarms, log.left_out()
+    return conclusion_of(evidence, best, counts, offered, *about)
 
 
 def conclusion_of(
@@ -189,6 +192,7 @@ def conclusion_of(
     decisions: int,
     digest: str = "",
     alarms: Iterable[tuple[str, str]] = (),
+    notes: Iterable[str] = (),
 ) -> Conclusion:
     """What the evidence and the model say, in the units of the rewards.
 
@@ -233,13 +237,14 @@ def conclusion_of(
         best=best,
         alone=max(len(counts.players) - evidence.players, 0),
         alarms=tuple(alarms),
+        notes=tuple(notes),
         setup=setup,
         digest=digest,
     )
 
 
 def fingerprint(log: Log) -> str:
-    """A digest of all rows of a log and of what it says about itself, the same for every file format."""
+    """A digest of a log, the same for every file format: rows, rewards that count, and what it says about itself."""
     found = hashlib.sha256(to_json(log.about, indent=None).encode())
     for column in (log.player, log.arm, log.reward, log.probabilities):
         found.update(np.ascontiguousarray(column).tobytes())

@@ -28,18 +28,18 @@ class BestChances:
     going_loss: float  # the same if decisions go on with the present probabilities
 
 
-def best_chances(counts: Counts, squares: np.ndarray | None, offered: np.ndarray, present: np.ndarray) -> BestChances:
+def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> BestChances:
     """Fit the model. `offered` says which arms can be shipped, `present` are the probabilities now, [player, arm].
 
     A player counts as much as it has rewards. One without probabilities, a line of zeros, counts as if it got every arm
     on offer alike.
 
     >>> counts = Counts(("north", "south"), ("old", "new"), np.full((2, 2), 400), np.array([[80.0, 120], [84, 130]]))
-    >>> found = best_chances(counts, None, np.array([True, True]), np.full((2, 2), 0.5))
+    >>> found = best_chances(counts, np.array([True, True]), np.full((2, 2), 0.5))
     >>> bool(found.overall[1] > 0.99), bool(found.going_loss > found.one_loss[1])
     (True, True)
     """
-    model = fit(counts, squares)
+    model = fit(counts)
     weights = model.weights["middle"] / model.weights["middle"].sum()
     traffic = counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
     best, ideal = _best(model.draws, offered)  # of each draw and player

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from posse.insight.watching.log_blocks import takes_default
+from posse.insight.logs import takes_default
 from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ SHOWN = 12  # players in a table
 def to_text(conclusion: Conclusion) -> str:
     """The verdict, what it costs, the arms, the players, and what all of it rests on."""
     parts = [wrap(verdict(conclusion))]
+    parts += ["\n".join(bullet(line) for line in (*costs(conclusion), *cautions(conclusion)))]
     if conclusion.answers:
-        parts += ["\n".join(bullet(line) for line in (*costs(conclusion), *cautions(conclusion)))]
         parts += ["\n".join(align(table)) for table in (arm_table(conclusion), player_table(conclusion))]
     parts.append("\n".join(bullet(line) for line in reading(conclusion)))
     return "\n\n".join(part for part in parts if part)
@@ -30,7 +30,7 @@ def to_text(conclusion: Conclusion) -> str:
 def verdict(conclusion: Conclusion) -> str:
     """What to ship for whom, as far as it is shown, and what speaks against it; never more than that."""
     if not conclusion.answers:
-        return "There is nothing to conclude yet: no decision has a reward."
+        return f"There is nothing to conclude yet: no decision has a reward{' that counts' * bool(conclusion.notes)}."
     if len(conclusion.offered) < 2:
         return f"There is nothing to decide: {_short(conclusion.leader)} is the only arm on offer."
     by_arm: dict[str, list[str]] = defaultdict(list)
@@ -84,7 +84,7 @@ def _shown(conclusion: Conclusion) -> str:
 
 def costs(conclusion: Conclusion) -> list[str]:
     """What stopping loses, and what going on loses, by the model."""
-    if len(conclusion.offered) < 2:
+    if len(conclusion.offered) < 2 or not conclusion.answers:
         return []
     arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
@@ -109,7 +109,7 @@ def _reward(each: float) -> str:
 
 def cautions(conclusion: Conclusion) -> list[str]:
     """What speaks against a verdict, and what is left out."""
-    found = []
+    found = list(conclusion.notes)
     likeliest = _doubted(conclusion)
     if conclusion.winner is not None and likeliest is not None:
         found.append(

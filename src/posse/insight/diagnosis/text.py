@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
+AS_BINARY = (
+    "Counts alone do not say how much rewards vary: it is taken to be as much as rewards of 0 and 1 of the same mean. "
+    "If they vary less, as rates of a day do, the log itself shows much more."
+)
 NOT_ADDITIVE = "(Levels alone make differences of rewards vary a little; ratios of odds they leave alike.)"
 UNTOLD = "the data cannot tell levels from what the arms do"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
@@ -54,12 +58,13 @@ def to_text(diagnosis: Diagnosis) -> str:
     ]
     rewards, players = int(diagnosis.pulls.sum()), len(diagnosis.players)
     read = f"{plural(rewards, 'reward')} of {plural(players, 'player')} on {plural(len(diagnosis.arms), 'arm')}."
-    return "\n\n".join([read, *(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
+    return "\n\n".join([read, *(parts or [NOBODY]), "\n".join(map(wrap, conditions(diagnosis)))])
 
 
 def conditions(diagnosis: Diagnosis) -> list[str]:
-    """How much is shared, and what would make all of it void."""
-    return [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
+    """How much is shared, what is taken for granted or left out, and what would make all of it void."""
+    found = [_shared(diagnosis), None if diagnosis.data.counts.squares is not None else AS_BINARY, *diagnosis.notes]
+    return [line for line in (*found, _void(diagnosis)) if line is not None]
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -265,6 +270,8 @@ def _shared(diagnosis: Diagnosis) -> str | None:
 
 def _void(diagnosis: Diagnosis) -> str:
     void = "All this is void if rewards go missing because of their value"
+    if diagnosis.data.log is not None and diagnosis.data.log.early is not None:
+        return f"{void}; a decision whose reward does not come in time counts with the default reward."
     if diagnosis.missing is None:
         return f"{void}; counts do not show whether any do."
     return f"{void}; {diagnosis.missing:,} of {diagnosis.decisions:,} are missing."

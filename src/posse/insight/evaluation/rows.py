@@ -35,6 +35,7 @@ class Rows:
     missing: int  # how many rows were left out because their reward is unknown
     undrawn: int  # how many were left out because their propensity is unknown: past rewards, not decisions
     given_up: int  # how many decisions are not in the log because the learner gave them up
+    early: int | None  # how many early rewards were left out; None if no default reward is taken
     since: np.ndarray  # the first row in which each arm is known to be on offer, [arm]
     until: np.ndarray  # one past the last such row, [arm]
     groups: tuple[str, ...]  # the players, or the values of the column by which results are asked for
@@ -112,15 +113,17 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     known = ~np.isnan(log.reward)
     use = drawn & known
     if not use.any():
+        early = "; ".join(log.left_out())
         raise ValueError(
             f"no row has both a propensity and a reward: {drawn.sum()} have the one, {known.sum()} the other"
+            + (f"; {early}" if early else "")
         )
     design = _design(log, drawn)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
     kept = log.kept(use)
     columns = kept.player, kept.arm, (kept.reward - low) / (high - low), propensity[use]
-    left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up
+    left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up, log.early
     groups, group = (kept.players, kept.player) if kept.group is None else (kept.groups, kept.group)
     named: dict[str, Any] = dict(zip(("since", "until"), _offers(kept), strict=True))
     named |= {"groups": groups, "group": group, "probabilities": kept.probabilities, "attributes": log.attributes}

@@ -10,6 +10,7 @@ from posse.insight.evaluation.estimators import FOLDS
 from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
 from posse.insight.evaluation.targets import FIRST_JUDGE, Target
+from posse.insight.logs import left_out as left_out_rewards
 from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
@@ -220,7 +221,8 @@ def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float, by
             f"each interval misses the truth with probability {level:g}: among these {len(estimates):,}, "
             f"expect up to {len(estimates) * level:.0f} misses"
         )
-    if rows.missing or rows.given_up:
+    yield from (each.rstrip(".") for each in left_out_rewards(rows.early, rows.given_up))
+    if rows.early is None and (rows.missing or rows.given_up):
         gone = f" and {plural(rows.given_up, 'decision')} that the learner gave up" if rows.given_up else ""
         yield (
             f"{plural(rows.missing, 'row')} without a reward{gone} are left out, which is right only if rewards are "

@@ -1,12 +1,11 @@
 """A whole log as blocks of decisions: in the order in which they were made, and in which their rewards came."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posse.insight.logs import Log, read_log
+from posse.insight.logs import Log, read_log, takes_default
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner.shares import equal_shares
 
@@ -42,13 +41,6 @@ def log_blocks(source: Any) -> LogBlocks:
     equal = equal_shares(log.about, log.rounds[known], chances > 0) if setup.get("holdout") and limited else None
     choices = DecisionBlock(log.player[known], log.arm[known], chances, reward, equal)
     answered = np.flatnonzero(~np.isnan(reward))
-    if takes_default(setup):
-        answered = answered[: int((answered == np.arange(answered.size)).sum())]  # up to the first that waits
-    else:
+    if not takes_default(setup):  # else the order is that of the decisions, up to the first that waits
         answered = answered[np.argsort(log.observed[known][answered], kind="stable")]
     return LogBlocks(log, choices, choices.taken(answered), int((log.is_decision & ~known).sum()))
-
-
-def takes_default(setup: Mapping[str, Any]) -> bool:
-    """Whether a decision without a reward gets one in the end, so that a missing reward is no fault."""
-    return setup.get("default_reward") is not None

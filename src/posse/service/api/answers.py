@@ -222,6 +222,7 @@ class DiagnosisResult(BaseModel):
     broken: list[str] = Field(description="The arms on which players provably differ by more than ε, the worst first")
     bound: float = Field(description="The largest of `bounds`")
     verdict: str = Field(description="All of it in one line")
+    notes: list[str] = Field(description="What is left out because a default reward is taken")
     costs: None = Field(description="Null: `posse diagnose --costs` simulates them")
     difference_p: float | None = Field(None, description="The p-value of the hypothesis that players do not differ")
     levels: DifferenceAnswer | None = Field(None, description="Standard deviation between players of their levels")
@@ -281,4 +282,5 @@ class ConclusionResult(BaseModel):
     best: BestChancesAnswer
     alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")
     alarms: list[Pair] = Field(description="Outcomes whose bounds are broken, each with the arm")
+    notes: list[str] = Field(description="What is left out because a default reward is taken")
     digest: str = Field(description="The digest of the log's last row")

@@ -38,7 +38,7 @@ _diagnosis = {
     **{"schema": 2, "kind": "diagnosis", **_state, "lower": ZEROS, "upper": [[1.0, 1.0], [1.0, 1.0]]},
     **{"bounds": [0.0, 0.0], "pairs": [None, None], "low": 0.0, "high": 1.0, "epsilon": 0.1, "level": 0.05},
     **{"shared": [0.5, 1.0], "decisions": None, "missing": None, "alarm": False, "broken": [], "bound": 0.0},
-    **{"verdict": "There is not enough data yet.", "costs": None},
+    **{"verdict": "There is not enough data yet.", "notes": [], "costs": None},
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
 _watch = {
@@ -51,7 +51,7 @@ _arm = {"name": "coupon", "offered": True, "answers": 900, "share": 0.9, "mean":
 _conclusion = {
     **{"schema": 1, "kind": "conclusion", "verdict": "Ship coupon for everybody: it is better than every other arm."},
     **{"level": 0.05, "tolerance": 0.0, "decisions": 1000, "answers": 950, "arms": [_arm | {"chance": 0.99}]},
-    **{"players": [], "winner": "coupon", "since": 800, "leader": "coupon", "alone": 0, "alarms": []},
+    **{"players": [], "winner": "coupon", "since": 800, "leader": "coupon", "alone": 0, "alarms": [], "notes": []},
     "differences": [{"against": "nothing", "value": 0.1, "low": 0.02, "high": 0.17}],
     **{"ship_loss": 0.0, "own_loss": 0.0, "going_loss": 0.01, "digest": "8c1f0b7a…"},
     "best": {"chances": [], "overall": [0.99], "others": [], "one_loss": [0.0], "own_loss": 0.0, "going_loss": 0.01},
