@@ -135,9 +135,9 @@ def kinds_of_intervals(evaluation: Evaluation) -> Iterator[str]:
     yield from _wider_differences(evaluation)
     if any(each.difference and each.difference.shrunken is not None for each in evaluation.estimates):
         yield (
-            "shrunken: the difference pulled towards the common mean, the more so the less sure it is (DerSimonian "
-            f"and Laird); the better guess for one {evaluation.by}. The raw difference is unbiased, because it uses no "
-            f"other {evaluation.by}'s rows"
+            "shrunken: the difference pulled towards those of the others, the more so the less sure it is, with the "
+            f"same mean over all rows; the better guess for one {evaluation.by}. The raw difference is unbiased, "
+            f"because it uses no other {evaluation.by}'s rows"
         )
 
 
