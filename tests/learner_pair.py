@@ -31,7 +31,7 @@ setups = st.fixed_dictionaries(
         "holdout": st.sampled_from([0.0, 0.0, 0.3, 1.0]),
         "shares": st.integers(0, 7),
         "burn_in": st.sampled_from([0, 0, 4]),
-        "defaults": st.sampled_from([(None, None), (0.0, 20.0), (0.5, 4.5)]),
+        "defaults": st.sampled_from([(None, None), (None, None), (0.0, 20.0), (0.5, 4.5)]),
         "limit": st.sampled_from([3, 5, 20]),
         "keep_log": st.sampled_from([True, True, False]),
         "seed": st.integers(0, 5),

@@ -217,7 +217,7 @@ def test_what_cannot_be_learned_is_refused(target, attributes, message):
 
 
 def test_a_segment_needs_an_arm_that_all_its_players_played():
-    log = {"player": ["a", "b"] * 20, "arm": ["x", "y"] * 20, "propensity": [0.6, 0.5] * 20, "reward": [1, 0] * 20}
+    log = {"player": ["a", "b"] * 20, "arm": ["x", "y"] * 20, "propensity": [1.0, 0.999] * 20, "reward": [1, 0] * 20}
     with pytest.raises(ValueError, match="no overlap: best needs an arm that every player of all players has played"):
         evaluate(log, "best")
 

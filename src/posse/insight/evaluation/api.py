@@ -12,7 +12,7 @@ from posse.insight.columns import EMPIRICAL, Columns
 from posse.insight.evaluation import text
 from posse.insight.evaluation.model import Estimate, Evaluators, with_differences
 from posse.insight.evaluation.replay import Replay, Replays, check_replay, replay
-from posse.insight.evaluation.rows import held_out, only, usable
+from posse.insight.evaluation.rows import check_draws, held_out, only, usable
 from posse.insight.evaluation.targets import LOGGED, UNIFORM, Target, candidates, target_of
 from posse.insight.logs import read_log
 from posse.insight.report import ReportSection, to_html
@@ -180,10 +180,12 @@ def evaluate(
     log = read_log(source, columns, also, by=by, attributes=attributes, reward_range=reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)
+    clustered = check_draws(rows)
     evaluators = Evaluators(rows, level, estimator)
     baseline = None if against is None else _checked(against, evaluators)
     prepared, notes = _prepared(target, evaluators)
     notes += [FREQUENCIES] if propensity == EMPIRICAL else []
+    notes += text.clustered(clustered, rows)
     replays = {
         each.label: replay(rows, each, passes, seed, reporter(progress))
         for each in (*prepared, baseline)

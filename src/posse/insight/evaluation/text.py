@@ -183,6 +183,16 @@ def learned(targets: Sequence[Target], rows: Rows) -> Iterator[str]:
     yield from (each.note for each in targets)
 
 
+def clustered(players: int, rows: Rows) -> Iterator[str]:
+    """What it means if so many players have arms more or less often than draws row by row would give."""
+    if players:
+        yield (
+            f"{players:,} of {plural(len(rows.players), 'player')} have an arm more or less often than rows drawn one "
+            "by one would: propensities are wrong, or arms were drawn for whole batches, such as a player's day. Then "
+            "intervals are too narrow; give one row for each batch, with its mean reward"
+        )
+
+
 def doubtful_arms(rows: Rows) -> Iterator[str]:
     """Arms whose weights do not average 1, as they must if propensities are right."""
     found = [(name, *average_weight(rows, arm)) for arm, name in enumerate(rows.arms)]
