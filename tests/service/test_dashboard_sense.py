@@ -67,7 +67,7 @@ def test_the_likeliest_arm_comes_first():
     values = {"arms": experiment_page.shown_arms(snapshot), "amount": experiment_page.amount_of(snapshot)}
     found = _concluded(snapshot)
     more = {"may_change": True, "address": "/experiments/x", "conclusion": found}
-    text = _text("parts/conclusion.html", snapshot=snapshot, **values, **more).split("Average reward")[1]
+    text = _text("parts/conclusion.html", snapshot=snapshot, **values, **more).split("guaranteed range")[1]
     order = sorted(found["arms"], key=lambda arm: -arm["chance"])
     assert text.index(order[0]["name"]) < text.index(order[1]["name"]) < text.index(order[2]["name"])
 

@@ -35,12 +35,14 @@ class ArmSummary:
     share: float
     """Its probability at present, on average over the players."""
     mean: float
-    """Its mean reward over the decisions in which it was on offer, each counted alike."""
+    """Its mean reward over the decisions in which it was on offer, weighted by their probabilities: no model."""
     low: float
     """Low and high are the ends of an interval for this mean, which holds at every look."""
     high: float
+    expected: float
+    """Its mean reward by the model of the players, on average over all decisions; `chance` goes with it."""
     chance: float
-    """The chance that it is the best for everybody."""
+    """The chance that it is the best for everybody, by the same model."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +207,9 @@ def conclusion_of(
     arms, likeliest = [], best.chances.argmax(axis=1)
     for place, name in enumerate(names):
         value, low, high = (counts.low + unit * each for each in evidence.mean(place, level))
-        share, chance = float(traffic @ present[:, place]), float(best.overall[place])
-        arms.append(ArmSummary(name, bool(offered[place]), int(pulls[:, place].sum()), share, value, low, high, chance))
+        share, answers = float(traffic @ present[:, place]), int(pulls[:, place].sum())
+        modelled = float(best.means[place]), float(best.overall[place])
+        arms.append(ArmSummary(name, bool(offered[place]), answers, share, value, low, high, *modelled))
     shown = dict(zip(range(-1, len(winners) - 1), zip(winners, since, strict=True), strict=True))  # −1 is everybody
     players = []
     for place, name in enumerate(counts.players):

@@ -22,6 +22,7 @@ class BestChances:
 
     chances: np.ndarray  # the chance that an arm is the player's best, [player, arm]; 0 for arms that are not on offer
     overall: np.ndarray  # the chance that an arm is best on average over all decisions, [arm]
+    means: np.ndarray  # the mean reward of an arm, on average over all decisions, [arm]
     others: np.ndarray  # the weight of other players' data in what is known of the mean, from 0 to 1, [player, arm]
     one_loss: np.ndarray  # what is lost if an arm is shipped for everybody, compared with each player's best arm, [arm]
     own_loss: float  # the same if each player gets the arm with its highest expected reward
@@ -57,6 +58,7 @@ def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> Be
     return BestChances(
         chances,
         np.array([weights @ (most == arm) for arm in range(offered.size)]),
+        weights @ everybody,
         np.clip(1 - model.cells.sites.t * variances, 0, 1),
         np.maximum(most_found - weights @ everybody, 0),
         max(most_found - float(np.where(offered, means, -np.inf).max(axis=1) @ traffic), 0.0),

@@ -78,7 +78,8 @@ def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
     unit = (WIDTH - 8) / max(max(ends) - min(ends), 1e-300)
     found = []
     for arm, cells in zip(order, text.arm_table(conclusion)[1:], strict=False):
-        places = [round(4 + unit * (each - min(ends)), 1) for each in (arm.low, arm.mean, arm.high)]
+        middle = min(max(arm.expected, arm.low), arm.high)
+        places = [round(4 + unit * (each - min(ends)), 1) for each in (arm.low, middle, arm.high)]
         line = {"cells": cells, "leads": arm.name == conclusion.leader, "part": round(100 * arm.chance, 1)}
         found.append({**line, "places": places if arm.answers else None})
     return found

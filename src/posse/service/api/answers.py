@@ -254,6 +254,7 @@ class BestChancesAnswer(BaseModel):
 
     chances: Table = Field(description="The chance that an arm is the player's best")
     overall: list[float] = Field(description="For each arm the chance that it is best on average over all decisions")
+    means: list[float] = Field(description="The mean reward of each arm on average over all decisions")
     others: Table = Field(description="The weight of other players' data in what is known of the mean, from 0 to 1")
     one_loss: list[float] = Field(description="What shipping each arm for everybody loses against every player's best")
     own_loss: float = Field(description="The same if each player gets the arm with its highest expected reward")
