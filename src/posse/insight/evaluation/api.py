@@ -58,6 +58,8 @@ class Evaluation(Summarized):
     """Whether the log was gathered by a policy that learns."""
     against: str | None
     estimates: tuple[Estimate, ...]
+    learned: dict[str, dict[str, str]]
+    """For each policy that was learned from the log: the arm that all rows say is best for each segment or player."""
     notes: tuple[str, ...]
 
     def of(self, target: str, player: str | None = None) -> Estimate:
@@ -197,7 +199,7 @@ def evaluate(
         if isinstance(each, Target):
             evaluator = evaluators.of(each)
             notes += text.target_warnings(evaluator.rows, rows, evaluator.score(each), learned=each.part is not None)
-    notes += text.learned([each for each in prepared if isinstance(each, Target) and each.note], rows)
+    notes += text.learned([each for each in prepared if isinstance(each, Target) and each.learned], rows)
     counts = np.bincount(rows.group, minlength=len(rows.groups))
     there = [int(group) for group in np.argsort(-counts, kind="stable") if counts[group]]
     if by:
@@ -217,6 +219,7 @@ def evaluate(
         adaptive=rows.adaptive,
         against=None if baseline is None else _name(baseline),
         estimates=tuple(estimates),
+        learned={each.name: dict(each.learned) for each in prepared if isinstance(each, Target) and each.learned},
         notes=(*notes, *text.doubtful_arms(rows), *text.general_warnings(rows, estimates, level, by or "player")),
     )
 

@@ -54,7 +54,7 @@ def dr_scores(weights: np.ndarray, rewards: np.ndarray, expected: np.ndarray, mo
 def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """A model of rewards, [row, arm], that did not see the row: cell means of the other four fifths of the log."""
     fold = deal(player, arm, shape)
-    pulls, sums = by_fold(fold, player, arm, reward, shape)
+    pulls, sums, _ = by_fold(fold, player, arm, reward, shape)
     pulls, sums = pulls.sum(axis=0) - pulls, sums.sum(axis=0) - sums
     model = shrunken(pulls, sums, pulls.sum(axis=1, keepdims=True), sums.sum(axis=1, keepdims=True))
     return np.asarray(model[fold, player])
@@ -72,11 +72,10 @@ def deal(player: np.ndarray, arm: np.ndarray, shape: tuple[int, int]) -> np.ndar
 
 def by_fold(
     fold: np.ndarray, player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows each player and arm has in each fold, and their sums of rewards, [fold, player, arm]."""
+) -> list[np.ndarray]:
+    """Rows of each player and arm in each fold, and their sums of rewards and of squares, [fold, player, arm]."""
     cells = fold * shape[0] + player, arm, (FOLDS * shape[0], shape[1])
-    pulls, sums = (by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward))
-    return pulls, sums
+    return [by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward, reward**2)]
 
 
 def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:

@@ -16,6 +16,7 @@ from posse.text import align, align_blocks, bullet, interval_decimals, listed, p
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
 
+LISTED = 50  # segments for which an arm is best
 SHOWN = 20  # players in the text: those with most rows
 HANDFUL = 30  # fewer effective rows than this are called a handful
 CERTAIN = 1 - 1e-12  # from this propensity on, nothing else could have been played
@@ -180,7 +181,12 @@ def learned(targets: Sequence[Target], rows: Rows) -> Iterator[str]:
     if rows.adaptive:
         how = f"what the first {rows.arm.size // 2:,} rows say is best is judged by the others"
     yield f"learned from the log are {listed(each.name for each in targets)}: {how}"
-    yield from (each.note for each in targets)
+    for each in targets:
+        by_arm: dict[str, list[str]] = {}
+        for segment, arm in each.learned.items():
+            by_arm.setdefault(arm, []).append(segment)
+        best = "; ".join(f"{arm} for {listed(segments, LISTED)}" for arm, segments in by_arm.items())
+        yield f"{each.name}, as all rows say: {best}"
 
 
 def clustered(players: int, rows: Rows) -> Iterator[str]:

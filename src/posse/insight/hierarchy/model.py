@@ -148,6 +148,11 @@ class PlayerModel:
         true = float(self.odds_deviation().value) ** 2
         return true / (true + self.noise) if true else 0.0
 
+    def expected(self) -> np.ndarray:
+        """The players' mean rewards, on average over the draws, [player, arm]."""
+        weights = self.weights["middle"] / self.weights["middle"].sum()
+        return np.asarray(np.einsum("d,dpa->pa", weights, self.draws))
+
     def problems(self, count: int, seed: int) -> np.ndarray:
         """Means for simulations, drawn from the posterior, on the scale of the draws, [problem, player, arm]."""
         weights = self.weights["middle"] / self.weights["middle"].sum()
