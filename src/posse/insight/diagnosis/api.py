@@ -134,6 +134,13 @@ class Diagnosis(Summarized):
         return self.model.interval(self.model.draws[:, :, first] - self.model.draws[:, :, second], self.level)
 
     @property
+    def effect_chances(self) -> np.ndarray:
+        """The chance that the first of the arms compared is better than the second for each player, [player]."""
+        first, second = self.compared
+        weights = self.model.weights["middle"] / self.model.weights["middle"].sum()
+        return np.asarray(weights @ (self.model.draws[:, :, first] > self.model.draws[:, :, second]))
+
+    @property
     def effect(self) -> PosteriorInterval:
         """The same on average over all players that have data, each of them counted alike."""
         return self._effect(self.model.there[0].astype(float))
@@ -205,6 +212,7 @@ class Diagnosis(Summarized):
                 "effect": self.effect._asdict(),
                 "effect_by_traffic": self.effect_by_traffic._asdict(),
                 "effects": self.effects._asdict(),
+                "effect_chances": self.effect_chances,
             }
         if self.shares is not None:
             model["attributes"] = attributes_as_dict(self, self.shares)
@@ -233,6 +241,8 @@ class Diagnosis(Summarized):
         """A forest plot: how much better one arm is than another, player by player. Needs matplotlib."""
         from posse.insight.diagnosis.figure import draw_effects
 
+        if not self.model.comparable or self.compared[0] == self.compared[1]:
+            raise ValueError("there are no effects to draw: expected rewards of two players and on two arms")
         return draw_effects(self)
 
     def report(self) -> str:

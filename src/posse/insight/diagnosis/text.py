@@ -13,7 +13,7 @@ from posse.insight.diagnosis.attributes import explained
 from posse.insight.planning.planned_run import PART
 from posse.insight.planning.text import with_interval
 from posse.simulation import Difference
-from posse.text import align, decimals, plural, shorten, wrap
+from posse.text import align, decimals, listed, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
+LISTED = 50  # players for whom an arm is likely better
+LIKELY = 0.9  # the chance from which on it is called so
+MOST_NEEDED = 1_000_000  # rewards of a player and arm that anybody may hope for
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
 AS_BINARY = (
     "Counts alone do not say how much rewards vary: it is taken to be as much as rewards of 0 and 1 of the same mean. "
@@ -146,6 +149,11 @@ def _needed(diagnosis: Diagnosis) -> str:
     have = len(cells) / float((1 / cells).sum())
     first, second = (_short(diagnosis.arms[arm]) for arm in diagnosis.compared)
     needed = f"about {plural(math.ceil(each), 'reward')} for each player and arm"
+    if each > MOST_NEEDED:
+        return (
+            f"To show differences as large as the lead of {first} over {second}, more than {MOST_NEEDED:,} rewards for "
+            "each player and arm would be needed, which is more than can be had: that lead is next to nothing."
+        )
     if each <= have:
         return f"There is enough data to show differences as large as the lead of {first} over {second}."
     return (
@@ -169,7 +177,8 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     title = (
         f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
         f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
-        f"above 0 and {below} below. By player, drawn together as far as the data allows{ends}:"
+        f"above 0 and {below} below.{_sides(diagnosis, there)} By player, drawn together as far as the data "
+        f"allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[:half], order[-half:]])
     rows = [["", "rewards", "difference"]]
@@ -179,6 +188,19 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     if len(order) > SHOWN:
         rows.insert(1 + half, [f"… {len(order) - SHOWN:,} more …", "", ""])
     return DiagnosisAnswer("For whom?", title, rows)
+
+
+def _sides(diagnosis: Diagnosis, there: np.ndarray) -> str:
+    """Who is likely better off with which of the two arms, if each is likely better for somebody."""
+    chances, found = diagnosis.effect_chances[there], []
+    for arm, likely in zip(diagnosis.compared, (chances >= LIKELY, chances <= 1 - LIKELY), strict=True):
+        names = [_short(diagnosis.players[player]) for player in there[likely]]
+        if not names:
+            return ""
+        found.append(f"{_short(diagnosis.arms[arm])} is likely better for {listed(names, LISTED)}")
+    unclear = len(there) - int(((chances >= LIKELY) | (chances <= 1 - LIKELY)).sum())
+    rest = f" ({plural(unclear, 'player')} could be either)" if unclear else ""
+    return f" With a chance of at least {100 * LIKELY:g} % each, {found[0]}, and {found[1]}{rest}."
 
 
 def _which(diagnosis: Diagnosis) -> DiagnosisAnswer:

@@ -11,7 +11,7 @@ from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
 from posse.insight.evaluation.targets import FIRST_JUDGE, Target
 from posse.insight.logs import left_out as left_out_rewards
-from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten, with_ends
+from posse.text import align, align_blocks, bullet, fixed, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
@@ -64,12 +64,14 @@ def overall_table(evaluation: Evaluation) -> list[list[str]]:
     """A line for each target, below the line of headings."""
     against = [] if evaluation.against is None else [f"minus {shorten(evaluation.against, 24)}"]
     interval = f"{100 * (1 - evaluation.level):g} % interval"
-    rows = [["", "value", interval, *against, "rows", "effective", "largest weight"]]
+    rows = [["", "value", interval, "total", *against, "rows", "effective", "largest weight"]]
     for each in evaluation.estimates:
         if each.player is None:
             difference = [_difference(each)] if against else []
             sizes = [f"{each.rows:,.0f}", f"{each.effective_rows:,.0f}", f"{each.largest_weight:,.3g}"]
-            rows.append([shorten(each.target, 40), *_interval(each), *difference, *sizes])
+            rows.append(
+                [shorten(each.target, 40), *_interval(each), _total(each, evaluation.rows), *difference, *sizes]
+            )
     return rows
 
 
@@ -105,6 +107,13 @@ def _interval(estimate: Estimate) -> tuple[str, str]:
         return "—", "—"
     value, ends = with_ends(estimate.value, estimate.low, estimate.high).split(" ", 1)
     return value, ends
+
+
+def _total(estimate: Estimate, rows: int) -> str:
+    """What so many decisions would earn; a policy that learns earns something else later."""
+    if math.isnan(estimate.value) or estimate.estimator == "replay":
+        return "—"
+    return fixed(rows * estimate.value, min(interval_decimals(rows * estimate.low, rows * estimate.high), 2))
 
 
 def _difference(estimate: Estimate) -> str:

@@ -237,6 +237,7 @@ class DiagnosisResult(BaseModel):
     effect: EstimateAnswer | None = Field(None, description="How much better the first is, on average over players")
     effect_by_traffic: EstimateAnswer | None = Field(None, description="The same on average over rewards")
     effects: EstimatesAnswer | None = Field(None, description="The same for each player")
+    effect_chances: list[float] | None = Field(None, description="The chance that the first is better for each player")
     attributes: dict[str, AttributeAnswer] | None = Field(None, description="What each attribute explains")
 
 
