@@ -31,7 +31,7 @@ setups = st.fixed_dictionaries(
         "holdout": st.sampled_from([0.0, 0.0, 0.3, 1.0]),
         "shares": st.integers(0, 7),
         "burn_in": st.sampled_from([0, 0, 4]),
-        "defaults": st.sampled_from([(None, None), (0.0, 20.0), (0.5, 4.5)]),
+        "defaults": st.sampled_from([(None, None), (None, None), (0.0, 20.0), (0.5, 4.5)]),
         "limit": st.sampled_from([3, 5, 20]),
         "keep_log": st.sampled_from([True, True, False]),
         "seed": st.integers(0, 5),
@@ -196,7 +196,8 @@ class LearnerPair(RuleBasedStateMachine):
         assert learner.arms == tuple(arm for arm in slow.arms if arm in slow.offered)
         assert (learner.rounds, learner.events, learner.decisions) == (slow.rounds, slow.events, len(self.ids))
         assert learner.ledger.given_up == slow.given_up()
-        assert len(learner.ledger.waiting) == len(slow.waiting()) <= slow.limit
+        assert len(learner.ledger.waiting) == len(slow.waiting())
+        assert len(slow.waiting()) <= slow.limit or slow.default is not None
         assert learner.shares == {arm: slow.limits(arm) for arm in slow.shares}
         counts = learner.counts()
         assert (counts.players, counts.arms) == (tuple(slow.players), tuple(slow.arms))

@@ -134,7 +134,7 @@ class SlowHistory:
                     made.shared,
                 )
             )
-        while len(self.waiting()) > self.limit:
+        while self.default is None and len(self.waiting()) > self.limit:
             self.waiting()[0].given_up = True
 
     def record(self, rewards):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import matplotlib
 import numpy as np
@@ -81,6 +82,24 @@ class TestText:
         text = str(diagnose(counts(np.full((4, 2), 20), [[10, 9], [8, 12], [9, 10], [11, 12]])))
         assert "rewards for each player and arm would do; the data is worth 20 for each" in " ".join(text.split())
 
+    def test_more_data_than_can_be_had_is_called_so(self):
+        text = " ".join(str(diagnose(counts(np.full((4, 2), 2000), [[600, 600.02]] * 4))).split())
+        assert "more than 1,000,000 rewards for each player and arm would be needed, which is more than can be" in text
+        assert "would do" not in text
+
+    def test_players_are_listed_by_the_arm_that_is_likely_better_for_them(self):
+        sums = [[600, 400]] * 7 + [[400, 600]] * 5
+        found = diagnose(counts(np.full((12, 2), 2000), sums))
+        names = [
+            [player for player, row in zip(found.players, sums, strict=True) if row[0] == each] for each in (600, 400)
+        ]
+        first, second = (names[arm == 1] for arm in found.compared)
+        text = " ".join(str(found).split())
+        assert f"is likely better for {', '.join(first)}, and" in text
+        assert f"is likely better for {', '.join(second)}. By player" in text
+        assert found.to_dict()["effect_chances"] == pytest.approx(found.effect_chances.tolist())
+        assert "likely better" not in str(diagnose(counts(np.full((12, 2), 2000), [[600, 400]] * 12)))
+
     def test_rewards_that_are_all_the_same_show_no_difference(self):
         zeros = diagnose(counts(np.full((3, 2), 40_000), np.zeros((3, 2))))
         assert zeros.verdict == "No difference between players shows"
@@ -128,6 +147,12 @@ class TestFigure:
         assert off.any() == (lower.max() - upper.min() > epsilon)
         for player in np.flatnonzero(off):
             assert np.maximum(lower[player] - upper, lower - upper[player]).max() > epsilon
+
+    def test_small_rates_have_enough_digits(self):
+        small = counts(np.full((8, 2), 20_000), [[600 + 20 * p, 900 - 20 * p] for p in range(8)])
+        texts = [text.get_text() for axes in diagnose(small).figure().axes for text in axes.texts]
+        assert len(texts) == 2
+        assert all(re.match(r"95 % of pairs: 0\.00\d*[1-9]", text) for text in texts)
 
     def test_names_are_shown_as_they_are(self):
         odd = Counts(("a $x^2$ b", "_b"), ("arm\nof two lines",), np.array([[9], [9]]), np.array([[3.0], [4.0]]))
@@ -179,6 +204,16 @@ class TestCommand:
         assert main(["diagnose", str(log), "--reward", "sales"]) == 2
         assert "reward 10, but rewards are in [0, 1]; give --range LOW HIGH" in capsys.readouterr().err
 
+    def test_effects_are_drawn_into_a_file_of_their_own(self, log, tmp_path, capsys):
+        two, picture = tmp_path / "two.csv", tmp_path / "effects.svg"
+        table = pyarrow.csv.read_csv(log)
+        pyarrow.csv.write_csv(table.set_column(1, "arm", [["old", "new"] * 800]), two)
+        options = ["--reward", "sales", "--range", "0", "10", "--no-costs", "--effects-figure", str(picture)]
+        assert main(["diagnose", str(two), *options]) == 0
+        assert "<svg" in picture.read_text()
+        assert main(["diagnose", str(log), *options]) == 2  # one arm
+        assert "no effects to draw" in capsys.readouterr().err
+
     @pytest.mark.parametrize(
         ("option", "path", "message"),
         [
@@ -186,6 +221,7 @@ class TestCommand:
             ("--figure", "x.txt", ", but expected a file that ends in"),
             ("--figure", "", ", but expected a file that ends in"),
             ("--figure", "nowhere/x.png", ", but there is no folder nowhere to write x.png in"),
+            ("--effects-figure", "x.txt", ", but expected a file that ends in"),
             ("--json", "nowhere/x.json", ", but there is no folder nowhere to write x.json in"),
             ("--json", ".", " is a folder, but expected a file to write to"),
             ("--json", "", ", but expected a file to write to"),

@@ -17,6 +17,7 @@ from posse.cli import main
 from posse.cli.evaluate import read_policy, read_table
 from posse.insight import evaluate
 from posse.insight.evaluation.targets import FixedPolicy
+from posse.insight.evaluation.text import overall_table
 from posse.insight.logs import read_log
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -72,6 +73,12 @@ class TestCommandLine:
         shown = capsys.readouterr().out
         assert "1 - day30 of" in shown
         assert "how often each player's rows have the arm" in " ".join(shown.split())
+
+    def test_totals_stand_beside_values(self, log):
+        headings, *rows = overall_table(found := evaluate(log, ["logged", posse.IndTS()], passes=2))
+        total = headings.index("total")
+        assert float(rows[0][total].replace(",", "")) == pytest.approx(found.rows * found.of("logged").value, rel=0.01)
+        assert rows[1][total] == "—"  # it learns, so it would go on to earn something else
 
     def test_a_report_is_one_page_with_pictures(self, log, tmp_path):
         page = tmp_path / "report.html"

@@ -155,3 +155,39 @@ class TestHostileInput:
     def test_an_unknown_estimate_says_what_there_is(self):
         with pytest.raises(ValueError, match="judged were x"):
             evaluate(self.LOG, "x").of("y")
+
+
+class TestDraws:
+    """Intervals take every row for a draw, so a log must not have been drawn player by player."""
+
+    def log(self, drawn, rows=400, players=20):
+        rng = np.random.default_rng(4)
+        player = np.repeat(np.arange(players), rows)
+        day = np.tile(np.arange(rows) // 40, players)
+        arm = {
+            "by player": rng.integers(4, size=players)[player],
+            "by day": rng.integers(4, size=(players, rows // 40 + 1))[player, day],
+            "by row": rng.integers(4, size=player.size),
+        }[drawn]
+        names = [f"p{each}" for each in player], [f"a{each}" for each in arm]
+        return table(*names, np.full(player.size, 0.25), (rng.random(player.size) < 0.3) * 1.0)
+
+    @pytest.mark.parametrize(("rows", "players"), [(400, 20), (3, 60)])
+    def test_arms_that_were_drawn_once_for_each_player_are_refused(self, rows, players):
+        with pytest.raises(ValueError, match=rf"drawn once for each player.*: {players} of {players} players"):
+            evaluate(self.log("by player", rows, players), "a1")
+        assert evaluate(self.log("by row", rows, players), "a1").rows == rows * players  # negative control
+
+    def test_one_row_for_each_player_is_the_way_out(self):
+        means = self.log("by player").group_by(["player", "arm"]).aggregate([("reward", "mean"), ("propensity", "min")])
+        means = means.rename_columns(["player", "arm", "reward", "propensity"])
+        found = evaluate(means, "a1").of("a1")
+        assert found.low < 0.3 < found.high
+
+    def test_arms_that_were_drawn_for_batches_are_noted(self):
+        assert "drawn one by one would" in " ".join(evaluate(self.log("by day"), "a1").notes)
+        assert "drawn one by one would" not in " ".join(evaluate(self.log("by row"), "a1").notes)
+
+    def test_an_arm_that_nothing_else_could_replace_is_no_draw(self):
+        log = table(["p0"] * 50 + ["p1"] * 50, ["a0"] * 50 + ["a1"] * 50, [1.0] * 100, [0.0, 1.0] * 50)
+        assert evaluate(log, "logged").of("logged").value == 0.5

@@ -86,17 +86,45 @@ class TestIntervalsByHand:
         assert high - 0.1 > 1.2 * (0.1 - low)
 
     def test_values_are_shrunk_as_if_by_hand(self):
-        values, errors = np.array([0.1, 0.2, 0.6]), np.array([0.1, 0.2, 0.1])
-        w = [100, 25, 100]
-        mean = sum(a * b for a, b in zip(w, values, strict=True)) / 225
-        q = sum(a * (b - mean) ** 2 for a, b in zip(w, values, strict=True))
-        tau = (q - 2) / (225 - (100**2 + 25**2 + 100**2) / 225)
-        w = [1 / (e**2 + tau) for e in errors]
-        mean = sum(a * b for a, b in zip(w, values, strict=True)) / sum(w)
-        expected = [mean + tau / (tau + e**2) * (v - mean) for v, e in zip(values, errors, strict=True)]
-        np.testing.assert_allclose(estimators.shrink(values, errors)[0], expected)
-        np.testing.assert_allclose(estimators.shrink(np.array([0.1, 0.11]), np.array([0.1, 0.1]))[0], 0.105)
-        assert estimators.shrink(np.array([0.3]), np.array([0.1]))[0].tolist() == [0.3]
+        values, errors, rows, overall = [0.1, 0.2, 0.6], [0.1, 0.2, 0.05], [300, 100, 600], 0.4
+        share = [each / 1000 for each in rows]
+        spread = sum(w * ((v - overall) ** 2 + e**2) for w, v, e in zip(share, values, errors, strict=True))
+        grid, sums, total = estimators.TAUS.tolist(), [0.0, 0.0, 0.0], 0.0
+        for place, tau in enumerate(grid):
+            keep = [tau**2 * spread / (tau**2 * spread + e**2) for e in errors]
+            kept = sum(w * k * v for w, k, v in zip(share, keep, values, strict=True))
+            target = (overall - kept) / sum(w * (1 - k) for w, k in zip(share, keep, strict=True))
+            variances = [tau**2 * spread + e**2 for e in errors]
+            pairs = zip(values, variances, strict=True)
+            likely = math.prod(math.exp(-((v - target) ** 2) / 2 / u) / math.sqrt(u) for v, u in pairs)
+            likely *= np.gradient(grid)[place]
+            total += likely
+            for each in range(3):
+                sums[each] += likely * (target + keep[each] * (values[each] - target))
+        found, spreads = estimators.shrink(np.array(values), np.array(errors), np.array(rows), overall)
+        np.testing.assert_allclose(found, [each / total for each in sums])
+        assert found @ share == pytest.approx(overall)
+        assert (spreads > 0).all()
+        alone = estimators.shrink(np.array([0.3]), np.array([0.1]), np.array([7]), 0.3)
+        assert np.concatenate(alone) == pytest.approx([0.3, 0.1])
+
+    def test_shrunken_values_average_the_overall_value_where_policies_agree_for_some_players(self):
+        """For two thirds of the players the log plays b most of the time, so there b minus the log is surely small."""
+        rng = np.random.default_rng(2)
+        player = np.repeat(np.arange(15), 400)
+        for_b = np.where(player % 3 == 0, 0.05, 0.95)
+        arm = rng.random(player.size) < for_b
+        reward = rng.random(player.size) < 0.3 + arm * np.where(player % 3 == 0, -0.2, 0.2)
+        names = [f"p{each}" for each in player], ["b" if each else "a" for each in arm]
+        log = table(*names, np.where(arm, for_b, 1 - for_b), reward * 1.0)
+        overall, *each = evaluate(log, "b", against="logged").estimates
+        found, errors = (np.array([getattr(one.difference, name) for one in each]) for name in ("shrunken", "error"))
+        assert overall.difference.low < found.mean() < overall.difference.high
+        weighted = np.average([one.difference.value for one in each], weights=errors**-2.0)  # the usual target
+        assert weighted > overall.difference.high
+        truth = np.array([(-0.2 * 0.95 if int(one.player[1:]) % 3 == 0 else 0.2 * 0.05) for one in each])
+        spreads = np.array([one.difference.shrunken_error for one in each])
+        assert (np.abs(found - truth) < 2 * spreads).mean() >= 0.8
 
     def test_one_score_says_nothing_and_two_say_something(self):
         assert estimators.normal_interval(np.array([0.5]), 0.05) == (-math.inf, math.inf)

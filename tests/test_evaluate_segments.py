@@ -9,7 +9,7 @@ from sizes import FULL
 
 import posse
 from posse.cli import main
-from posse.insight import evaluate
+from posse.insight import diagnose, evaluate
 from posse.insight.evaluation.estimators import FOLDS, PRIOR
 from posse.insight.evaluation.rows import usable
 from posse.insight.evaluation.targets import FIRST_JUDGE, target_of
@@ -217,9 +217,32 @@ def test_what_cannot_be_learned_is_refused(target, attributes, message):
 
 
 def test_a_segment_needs_an_arm_that_all_its_players_played():
-    log = {"player": ["a", "b"] * 20, "arm": ["x", "y"] * 20, "propensity": [0.6, 0.5] * 20, "reward": [1, 0] * 20}
+    log = {"player": ["a", "b"] * 20, "arm": ["x", "y"] * 20, "propensity": [1.0, 0.999] * 20, "reward": [1, 0] * 20}
     with pytest.raises(ValueError, match="no overlap: best needs an arm that every player of all players has played"):
         evaluate(log, "best")
+
+
+def test_in_an_adaptive_log_the_best_arm_by_player_is_that_of_the_model_of_the_players():
+    """b is better for everybody, but its first twelve rewards for p0 were 0, so the learner gave it up there."""
+    rng = np.random.default_rng(6)
+    columns = {"player": [], "arm": [], "reward": [], "propensity": []}
+    for number in range(10):
+        rows = [("a", each, 0.7) for each in rng.random(150) < 0.3] + [
+            ("b", each, 0.3) for each in rng.random(150) < 0.5
+        ]
+        if number == 0:
+            rows = [("b", False, 0.3)] * 12 + rows[:150]
+        rng.shuffle(rows)
+        for arm, reward, propensity in rows:
+            for name, value in zip(columns, (f"p{number}", str(arm), float(reward), float(propensity)), strict=True):
+                columns[name].append(value)
+    order = rng.permutation(len(columns["arm"]))
+    log = {name: [values[place] for place in order] for name, values in columns.items()}
+    found = evaluate(log, "best by player", adaptive=True)
+    assert found.learned["best by player"] == {f"p{number}": "b" for number in range(10)}
+    assert found.to_dict()["learned"] == found.learned
+    assert evaluate(log, "best by player", adaptive=False).learned["best by player"]["p0"] == "a"  # plain means
+    assert diagnose(log).effects.value[list(diagnose(log).players).index("p0")] > 0  # b minus a
 
 
 def test_the_command(tmp_path, capsys):

@@ -18,10 +18,10 @@ from posse.insight.hierarchy.propagation import VAGUE, Cells
 from posse.learner import Counts
 
 
-def counted(pulls, sums) -> Counts:
+def counted(pulls, sums, **more) -> Counts:
     pulls, sums = np.asarray(pulls), np.asarray(sums, float)
     players, arms = pulls.shape
-    return Counts(tuple(f"p{n}" for n in range(players)), tuple(f"a{n}" for n in range(arms)), pulls, sums)
+    return Counts(tuple(f"p{n}" for n in range(players)), tuple(f"a{n}" for n in range(arms)), pulls, sums, **more)
 
 
 def logistic(x):
@@ -122,7 +122,7 @@ def test_players_whose_rewards_vary_more_than_others_are_not_taken_for_different
             pulls[player, arm], weight, mean = (30, 0.5, (0.3, 0.4)[arm]) if player < 2 else (200, 80, (0.3, 0.4)[arm])
             rewards = random.beta(mean * weight, (1 - mean) * weight, pulls[player, arm])
             sums[player, arm], squares[player, arm] = rewards.sum(), (rewards**2).sum()
-        model = fit(counted(pulls, sums), squares)
+        model = fit(counted(pulls, sums, squares=squares))
         rejected += [model.level_p < 0.05, model.contrast_p < 0.05, model.levels().low > 0]
     assert (rejected <= 3).all()
 
@@ -209,7 +209,7 @@ def test_dispersion_is_one_for_rewards_of_0_and_1_and_that_of_beta_rewards():
 def test_no_number_of_rewards_is_too_large():
     means = np.array([[0.2, 0.3], [0.25, 0.31], [0.22, 0.4]])
     pulls = np.full((3, 2), 10**12)
-    model = fit(counted(pulls, pulls * means), pulls * (means**2 + 1e-4 * means * (1 - means)))
+    model = fit(counted(pulls, pulls * means, squares=pulls * (means**2 + 1e-4 * means * (1 - means))))
     assert model.spread().value == pytest.approx(pair_spread(means[None])[0].max(), rel=1e-6)
     assert model.contrast_p < 1e-6
 

@@ -136,7 +136,8 @@ class TestLog:
         assert loaded.log().equals(learner.log())
 
     def test_counts_of_the_log_are_the_learners(self):
-        learner, _ = busy(posse.RobustAggTS(0.1))
+        learner, clock = busy(posse.RobustAggTS(0.1))
+        clock.now += learner.setup.patience  # before that, early rewards are in the learner's counts alone
         counts = read_log(learner.log()).counts()
         assert counts.pulls.tolist() == learner.state.known.statistics[COUNT].T.tolist()
         assert counts.epsilon == 0.1

@@ -72,7 +72,7 @@ def test_insight_reads_old_logs_and_new_ones_alike(old: str) -> None:
     path, _ = OLD[old]
     learner = Learner.load(path.with_suffix(".json"), clock=lambda: 100.0)
     before, after = path.with_suffix(".parquet"), learner.log()
-    found, again = evaluate(before, "tea"), evaluate(after, "tea")
+    found, again = (evaluate(log, "tea", players=["north", "south", "east"]) for log in (before, after))
     assert [each.value for each in found.estimates] == pytest.approx(
         [each.value for each in again.estimates], nan_ok=True
     )

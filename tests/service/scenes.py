@@ -11,6 +11,7 @@ import numpy as np
 
 import posse
 from posse.insight.conclusion.evidence import ConclusionEvidence
+from posse.insight.logs import read_log
 from posse.insight.watching.api import Watch, evidence_for, watch, watch_of
 from posse.insight.watching.log_blocks import log_blocks
 from posse.service.dashboard.history import RECENT, ChoiceHistory, Lateness, Traffic
@@ -56,6 +57,7 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
     log = learner.log().to_pylist()
     names = [tuple(name for name, _ in roster) for roster in (learner.state.player_roster, learner.state.arm_roster)]
     live = SimpleNamespace(name=name, id=0, head=b"", state=learner.state, life=Life(status))
+    counted = read_log(learner).counts() if log else learner.counts()
     return Snapshot(
         live,
         clock.now,
@@ -64,6 +66,8 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
         late=_lateness(log),
         recent=_recent(log, *names),
         watch=_watched(learner),
+        counted=counted,
+        notes=tuple(read_log(learner).left_out()) if log else (),
         evidence=_evidence(learner),
     )
 

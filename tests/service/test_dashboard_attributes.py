@@ -90,7 +90,7 @@ def test_without_attributes_there_is_no_such_table():
 
 def test_the_attribute_that_explains_the_differences_comes_first(learner):
     shot = snapshot(learner)
-    found = diagnosis(shot.counts, shot.squares)["explained"]
+    found = diagnosis(shot.counted, shot.notes)["explained"]
     assert found[0]["name"] == "region"
     assert found[-1]["name"] == ""
     assert found[0]["low"] > 0.5

@@ -62,7 +62,7 @@ def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
         expected = snapshot_of(Learner.replay(table, store.clock), store.clock)
         for name in ("pulls", "sums"):
             np.testing.assert_allclose(getattr(seen.counts, name), getattr(expected.counts, name), err_msg=name)
-        for name in ("squares", "chosen", "estimates", "lows", "highs", "sampled"):
+        for name in ("chosen", "estimates", "lows", "highs", "sampled"):
             np.testing.assert_allclose(getattr(seen, name), getattr(expected, name), err_msg=name)
         assert (seen.decisions, seen.rewards, seen.waiting) == (expected.decisions, expected.rewards, expected.waiting)
         assert seen.choices.size == expected.choices.size

@@ -9,12 +9,14 @@ from scenes import BEGIN
 import posse
 from posse.decision import parse_id
 from posse.insight.conclusion.evidence import ConclusionEvidence
+from posse.insight.logs import read_log
 from posse.insight.watching.evidence import DecisionBlock, WatchEvidence
 from posse.service.commands import Change, Choose, Create, Observe, Record, TakeDefaults
 from posse.service.dashboard import log_evidence
 from posse.service.dashboard.log_evidence import LogEvidence
 from posse.service.dashboard.snapshots import Snapshots
 from posse.service.storage import database, queries
+from posse.service.storage.complete_counts import complete_counts
 from posse.service.storage.transaction import commit
 from stores import BACKENDS, Clock, stores
 
@@ -78,6 +80,19 @@ def _expected(store, default):
     return watch, conclusion
 
 
+def _check_counts(store, default):
+    """Analyses of a page rest on the same rewards as those of the exported log."""
+    with database.reading(store.engine) as connection:
+        found, early = complete_counts(connection, queries.live_experiment(connection, "drinks"))
+    log = read_log(store.read(queries.log_table, "drinks"))
+    assert early == log.early
+    expected = log.counts()
+    np.testing.assert_array_equal(found.pulls, expected.pulls)
+    np.testing.assert_allclose(found.sums, expected.sums, atol=1e-4)
+    np.testing.assert_allclose(found.squares, expected.squares, atol=1e-4)
+    assert not default or early > 0
+
+
 def _rosters(store):
     live = store.read(queries.live_experiment, "drinks")
     return live.state.player_roster, live.state.arm_roster
@@ -109,6 +124,7 @@ def test_it_is_what_the_whole_log_says(store, monkeypatch, default):
             commit(store, TakeDefaults("drinks"))
         evidence = _look(store, evidence)
         _check(evidence, *_expected(store, default))
+        _check_counts(store, default)
     assert evidence.watch.choices.count == 181
     assert evidence.conclusion.answers == (evidence.answered if default else evidence.watch.answers.count)
     assert evidence.conclusion.answers > 60

@@ -201,7 +201,10 @@ def test_an_experiment_that_is_kept_is_the_one_in_the_database(backend, tmp_path
         return queries.indices(live.state), list(live.state.player_roster), live.state.counts().sums
 
     async def look(store, kept):
-        found, fresh = await kept.read("teas", numbers), numbers(store.read(queries.live_experiment, "teas"))
+        found, fresh = (
+            await kept.read("teas", lambda _, live: numbers(live)),
+            numbers(store.read(queries.live_experiment, "teas")),
+        )
         assert found[1] == fresh[1]
         for one, other in zip((*found[0], found[2]), (*fresh[0], fresh[2]), strict=True):
             np.testing.assert_array_equal(one, other)
@@ -218,7 +221,7 @@ def test_an_experiment_that_is_kept_is_the_one_in_the_database(backend, tmp_path
                 commit(writes, Change("teas", join=["north"]))
             await look(reads, kept)
         with pytest.raises(KeyError):  # half-used, it is not kept
-            await kept.read("teas", lambda live: live.state.__dict__.pop("nothing"))
+            await kept.read("teas", lambda _, live: live.state.__dict__.pop("nothing"))
         await look(reads, kept)
 
     with stores(backend, tmp_path, 2) as (writes, reads):
@@ -231,7 +234,7 @@ def test_as_many_experiments_are_kept_as_have_room(tmp_path, monkeypatch):
 
     async def look(kept, *names):
         for name in names:
-            await kept.read(name, lambda live: None)
+            await kept.read(name, lambda _, live: None)
 
     with stores("sqlite", tmp_path) as (store,):
         for name in ("one", "two", "three"):  # with three shops and three arms each

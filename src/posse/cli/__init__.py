@@ -108,8 +108,8 @@ def answer(
     options: argparse.Namespace,
     text_of: Callable[[Any], str] = str,
     json_of: Callable[[Any], str] = lambda result: to_json(result.to_dict()),
-) -> None:
-    """Call a function, print its result in words or as JSON, and write the files that were asked for.
+) -> Any:
+    """Call a function, print its result in words or as JSON, and write the files that were asked for; return it.
 
     Files that cannot be written, and packages that are missing, are refused before any long work.
     """
@@ -130,6 +130,7 @@ def answer(
         result.figure().savefig(options.figure)
     if options.report is not None:
         Path(options.report).write_text(result.report(), encoding="utf-8")
+    return result
 
 
 def insight(name: str) -> Run:

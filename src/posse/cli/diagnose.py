@@ -1,8 +1,22 @@
 """posse diagnose: is ε right?"""
 
 import argparse
+import importlib
 
-from posse.cli import Commands, add_columns, add_level, add_outputs, insight
+from posse.checks import output_file
+from posse.cli import FIGURES, Commands, add_columns, add_level, add_outputs, answer
+
+
+def run(options: argparse.Namespace) -> None:
+    """Diagnose, and draw the difference of two arms player by player if that was asked for."""
+    from posse.insight import diagnose
+
+    if options.effects_figure is not None:
+        output_file(options.effects_figure, "--effects-figure", endings=FIGURES)
+        importlib.import_module("posse.figures")
+    found = answer(diagnose, options)
+    if options.effects_figure is not None:
+        found.effects_figure().savefig(options.effects_figure)
 
 
 def add(commands: Commands) -> None:
@@ -30,4 +44,6 @@ def add(commands: Commands) -> None:
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=False)
     add_level(parser, 0.05, "the largest probability of ever raising a false alarm")
     add_outputs(parser, figure=True, report=True)
-    parser.set_defaults(run=insight("diagnose"), progress=True)
+    text = "also draw how much better one arm is than another, player by player: a .png, .svg or .pdf file"
+    parser.add_argument("--effects-figure", metavar="FILE", help=text)
+    parser.set_defaults(run=run, progress=True)

@@ -274,6 +274,14 @@ def numbers_of(table: Any, formula: str | float) -> np.ndarray:
     return np.asarray(cast.to_numpy(), np.float64)
 
 
+def filled(table: Any, column: str) -> np.ndarray:
+    """Which rows have a text in a column; a CSV file has an empty one where there is none."""
+    import pyarrow.compute
+
+    there = pyarrow.compute.not_equal(table[column].cast(pyarrow.string()), "").fill_null(False)
+    return np.asarray(there.to_numpy())
+
+
 def lists_of(table: Any, column: str, most: int) -> np.ndarray:
     """A column of lists as a table, [row, place]: 0 where a place is empty or missing, NaN where a row has no list."""
     import pyarrow.compute

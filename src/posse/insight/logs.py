@@ -1,6 +1,6 @@
 """Logs of decisions, from a learner or from elsewhere, in the one form that all of insight works on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,8 +10,9 @@ from posse.checks import NARROWEST, WIDEST, number
 from posse.insight import columns as tables
 from posse.insight.columns import Columns
 from posse.learner import Counts
-from posse.text import listed
+from posse.text import listed, plural
 
+OWN = ("decision", "decided_at", "observed_at", "defaulted")  # columns by which a log that lost its metadata is known
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
 MOST_TRIALS = 50_000_000  # of a log of totals, all rows together: about 2 GB
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
@@ -25,7 +26,7 @@ class Log:
     arms: tuple[str, ...]  # names; `arm` has places in this tuple
     player: np.ndarray  # the player of each row, int64
     arm: np.ndarray  # the arm that was chosen, int64
-    reward: np.ndarray  # float64; NaN where none came
+    reward: np.ndarray  # float64; NaN where none came, or where one came early: see `early_rewards`
     propensity: np.ndarray | None  # the probability with which the arm was chosen, NaN where unknown
     shared: np.ndarray | None  # how much of the decision rested on other players' data
     about: dict[str, Any] = field(default_factory=dict)  # what a learner wrote about itself
@@ -38,6 +39,7 @@ class Log:
     attributes: dict[str, tuple[str | None, ...]] = field(default_factory=dict)  # each player's values, None if missing
     rounds: np.ndarray | None = None  # the learner's round of each row
     outcomes: dict[str, np.ndarray] = field(default_factory=dict)  # each row's values, NaN where none came
+    early: int | None = None  # how many rewards were left out because they came early; None if no default is taken
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,17 +76,50 @@ class Log:
         known = ~np.isnan(self.reward)
         player, arm = self.player[known], self.arm[known]
         pulls, sums = by_cell(player, arm, self.shape), by_cell(player, arm, self.shape, self.reward[known])
-        low, high = self.about["reward_range"]
+        low, high = map(float, self.about["reward_range"])
+        squares = by_cell(player, arm, self.shape, ((self.reward[known] - low) / (high - low)) ** 2)
         also = self.about.get("epsilon"), self.attributes or None
-        return Counts(self.players, self.arms, pulls, sums, float(low), float(high), *also)
+        return Counts(self.players, self.arms, pulls, sums, low, high, *also, squares)
 
-    def squares(self) -> np.ndarray:
-        """Sums of the squares of rewards, moved from their range to [0, 1], by player and arm."""
-        known = ~np.isnan(self.reward)
-        low, high = self.about["reward_range"]
-        return by_cell(
-            self.player[known], self.arm[known], self.shape, ((self.reward[known] - low) / (high - low)) ** 2
+    def left_out(self) -> list[str]:
+        """What is not in it because a default reward is taken, in words."""
+        return left_out(self.early, self.given_up)
+
+
+def takes_default(setup: Mapping[str, Any]) -> bool:
+    """Whether a decision without a reward gets one in the end, so that a missing reward is no fault."""
+    return setup.get("default_reward") is not None
+
+
+def early_rewards(reward: np.ndarray, is_decision: np.ndarray) -> np.ndarray:
+    """Which rewards came early, where a default reward is taken: decisions count in their order, up to one that waits.
+
+    A reward that is reported counts at once, but a decision that gets the default waits until its patience is over. So
+    the newest decisions with rewards are those that somebody reported, such as sales, and their mean is far too high.
+
+    >>> early_rewards(np.array([0.0, 1.0, np.nan, 1.0, 0.5]), np.array([True, True, True, True, False])).tolist()
+    [False, False, False, True, False]
+    """
+    known = ~np.isnan(reward)
+    waits = is_decision & ~known
+    return np.asarray(is_decision & known & (np.cumsum(waits) > 0))
+
+
+def left_out(early: int | None, given_up: int = 0) -> list[str]:
+    """What a result leaves out because a default reward is taken, in sentences; `early` is None if none is."""
+    found = []
+    if early:
+        found.append(
+            f"{plural(early, 'reward')} of decisions made after the oldest one that still waits are left out for now: "
+            "a reward that is reported comes at once, the default reward only when a decision's patience is over, so "
+            "the newest rewards alone would mislead."
         )
+    if early is not None and given_up:
+        found.append(
+            f"{plural(given_up, 'decision')} were given up by an older posse, though a default reward is set. They are "
+            "just those for which nothing was reported, so all means are wrong."
+        )
+    return found
 
 
 def by_cell(
@@ -110,8 +145,9 @@ def read_log(
     may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
     learner's log observed, decision, round, probabilities and outcomes; `by` is a column to group rows by. `attributes`
     are columns in which each player has one value; those of a learner's log if omitted. Other columns are not read.
-    Repeated ids are refused, and rewards outside of `reward_range`: the log's own if omitted, or (0, 1). Of a log of
-    totals, `Columns.trials`, every trial becomes a row.
+    Where a default reward is taken, early rewards are left out: `early_rewards` says why. Repeated ids are refused, and
+    rewards outside of `reward_range`: the log's own if omitted, or (0, 1). Of a log of totals, `Columns.trials`, every
+    trial becomes a row.
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
@@ -133,6 +169,9 @@ def read_log(
     else:
         empirical = False
     players, identity = found.several(columns.player), found.id_column(columns.id)
+    default = Columns.reward in found.inputs(columns.reward)  # not if outcomes are looked at
+    default &= takes_default(about.get("setup", {})) if about else set(OWN) <= set(found.names)
+    of_default = [name for name in ("decision", "defaulted") if default and name in found.names]
     declared = dict(about.get("setup", {}).get("attributes", ()))  # {name: kind}, or pairs
     own_attributes = [name for name in declared if name in found.names]
     known = own_attributes if attributes is None else found.several(attributes)
@@ -146,23 +185,29 @@ def read_log(
     numeric = [
         name for each in (columns.reward, propensity, columns.trials) if each is not None for name in found.inputs(each)
     ]
-    table = found.read([*names, *numeric, *wanted, *outcomes, *([identity] if identity else [])], names, identity)
+    more = [*wanted, *outcomes, *of_default, *([identity] if identity else [])]
+    table = found.read([*names, *numeric, *more], names, identity)
     if identity is not None:
         tables.refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
     all_players, player = tables.names_of(table, players, "player", about.get("players", []), in_order)
     all_arms, arm = tables.names_of(table, [columns.arm], "arm", about.get("arms", []), in_order)
     groups, group = ((), None) if by is None else tables.names_of(table, [by], by, [], in_order, f"no {by}")
     low, high = _checked(about.get("reward_range", (0.0, 1.0)) if reward_range is None else reward_range)
+    is_decision = tables.filled(table, "decision") if "decision" in (*wanted, *of_default) else None
+    reward, early = tables.numbers_of(table, columns.reward), None
+    if default and is_decision is not None and (about or (tables.numbers_of(table, "defaulted") == 1).any()):
+        early = early_rewards(tables.numbers_of(table, Columns.reward), is_decision)
+        reward = np.where(early, np.nan, reward)
     log = Log(
         all_players,
         all_arms,
         player,
         arm,
-        tables.numbers_of(table, columns.reward),
+        reward,
         None if propensity is None else tables.numbers_of(table, propensity),
         about={**about, "reward_range": (low, high)},
         holdout=tables.numbers_of(table, "holdout") == 1 if "holdout" in wanted else None,
-        is_decision=table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
+        is_decision=is_decision,
         groups=groups,
         group=group,
         probabilities=tables.lists_of(table, "probabilities", len(all_arms)) if "probabilities" in wanted else None,
@@ -172,6 +217,7 @@ def read_log(
         },
         rounds=tables.numbers_of(table, "round") if "round" in wanted else None,
         outcomes={name: tables.numbers_of(table, name) for name in outcomes},
+        early=None if early is None else int(early.sum()),
         **{name: tables.numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
     if columns.trials is not None:
@@ -260,7 +306,15 @@ def with_range(counts: Counts, reward_range: Any = None) -> Counts:
             f"player {counts.players[player]!r} earned {sums[player, arm]:g} with {pulls[player, arm]:,} pulls of arm "
             f"{counts.arms[arm]!r}, but rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}"
         )
-    return replace(counts, low=low, high=high)
+    squares = counts.squares
+    if squares is not None and (low, high) != (
+        counts.low,
+        counts.high,
+    ):  # x on the old scale is (x − a) / b on this one
+        a, b = ((end - counts.low) / (counts.high - counts.low) for end in (low, high + counts.low - low))
+        on_old = (sums - counts.low * pulls) / (counts.high - counts.low)
+        squares = (squares - 2 * a * on_old + a * a * pulls) / (b * b)
+    return replace(counts, low=low, high=high, squares=squares)
 
 
 def _checked(given: Any) -> tuple[float, float]:

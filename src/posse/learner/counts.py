@@ -33,6 +33,11 @@ class Counts(Summarized):
     """The ε that the policy works with, None if it has none."""
     attributes: dict[str, tuple[str | None, ...]] | None = None
     """The value of each player, by attribute, as people read it; None where a value is missing."""
+    squares: np.ndarray | None = None
+    """Sums of squared rewards, moved from their range to [0, 1], float64 [player, arm].
+
+    None if not known: then rewards are taken to vary like rewards of 0 and 1 with the same mean.
+    """
 
     def __post_init__(self) -> None:
         shape = (len(self.players), len(self.arms))
@@ -50,6 +55,8 @@ class Counts(Summarized):
             for player, value in zip(self.players, values, strict=True):
                 if not (value is None or (isinstance(value, str) and value)):
                     raise ValueError(f"player {player!r} has {name}={value!r}, but expected a text, or None if missing")
+        if self.squares is not None:
+            store(self, squares=_numbers("squares", self.squares, shape).astype(np.float64))
         low = number("low", self.low)
         store(self, pulls=pulls.astype(np.int64), sums=sums, low=low, high=number("high", self.high, above=low))
 

@@ -54,9 +54,9 @@ class Learner(Summarized):
         floor: the least probability of every available arm that `shares` does not name.
         holdout: the part of the decisions whose arm is drawn with equal shares: every arm has its least share, and the
             rest is divided equally, up to the greatest shares.
-        default_reward, patience: the reward that is taken for a decision that has none after so many seconds; without
-            them a decision waits for as long as it is among the `waiting_limit` newest that do.
-        waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up.
+        default_reward, patience: the reward that is taken for a decision that has none after so many seconds.
+        waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up. With a default
+            reward there is no such limit: every decision waits until its patience is over.
         keep_log: keep every answered decision for `log`. False bounds the memory for good; then a reward is told from
             its repetition only for the `waiting_limit` newest answers.
         attributes: what is known of players, each with its kind, such as {"region": "category", "device": ["phone",
@@ -107,7 +107,7 @@ class Learner(Summarized):
         """Set everything up, before the first event; `first` has the arms, the players and the players' attributes."""
         values = [setup.attributes.check(each) for each in first.get("attributes", ())]
         self.state = LearnerState(setup, first["arms"], first["players"], values)
-        self.ledger = Ledger(setup.waiting_limit, setup.keep_log, len(setup.outcomes))
+        self.ledger = Ledger(setup)
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
         self.first = first
         self._clock, self._now, self._lock = clock, -math.inf, threading.RLock()

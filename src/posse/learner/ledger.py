@@ -7,9 +7,12 @@ import struct
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from posse.learner.setup import Setup
 
 
 class Row(NamedTuple):
@@ -117,22 +120,27 @@ class KnownDecisions(ABC):
 
 
 class Ledger(KnownDecisions):
-    """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is.
+    """The decisions of a learner. Those that wait are bounded in number, unless a default reward ends their wait.
 
-    With outcomes, of which there are so many, decisions that are given up are kept like answered ones.
+    Answered ones are kept if the log is.
+
+    With outcomes, decisions that are given up are kept like answered ones.
     """
 
-    def __init__(self, waiting_limit: int, keep_log: bool, outcomes: int = 0) -> None:
-        super().__init__(outcomes)
-        self.waiting_limit = waiting_limit
-        self.keep_log = keep_log
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(len(setup.outcomes))
+        self.waiting_limit, self.keep_log = setup.waiting_limit, setup.keep_log
+        self._gives_up = setup.default_reward is None
         self.answered = RowLog()
         self.given_up = 0
 
     def wait(self, row: Row) -> list[Row]:
-        """Let a decision wait for its reward; return the oldest, given up, if that is one too many."""
+        """Let a decision wait for its reward; return the oldest, given up, if that is one too many.
+
+        With a default reward none is given up: that would be just those for which nothing is reported.
+        """
         self.waiting[row.serial] = row
-        if len(self.waiting) <= self.waiting_limit:
+        if not self._gives_up or len(self.waiting) <= self.waiting_limit:
             return []
         oldest = self.waiting.popitem(last=False)[1]
         if self._outcome_count:

@@ -23,7 +23,7 @@ from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
 from posse.learner.shares import NO_LIMITS, Shares, check_least, check_limits, check_shares, limits
 from posse.policies.state import State, fades_at
-from posse.policies.statistics import COUNT, SUM
+from posse.policies.statistics import COUNT, SQUARES, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
 from posse.text import listed as named
@@ -378,8 +378,8 @@ class LearnerState:
         low, high, pulls = self.setup.low, self.setup.high, self.known.statistics[COUNT].T.copy()
         sums = low * pulls + (high - low) / GRID * self.known.statistics[SUM].T
         players, arms = tuple(self.player_roster.names), tuple(self.arm_roster.names)
-        epsilon = getattr(self.setup.policy, "epsilon", None)
-        return Counts(players, arms, pulls, sums, low, high, epsilon, self.attributes())
+        also = getattr(self.setup.policy, "epsilon", None), self.attributes()
+        return Counts(players, arms, pulls, sums, low, high, *also, self.known.statistics[SQUARES].T / GRID)
 
     def attributes(self) -> dict[str, tuple[str | None, ...]] | None:
         """Each player's values as people read them, by attribute; None if none were declared."""

@@ -25,7 +25,7 @@ SHARING, ALONE = "Shop windows", "Shop windows, each shop alone"
 RUSH = 3000  # so many people pass as fast as the service answers, so that there is something to see
 STEP = 0.1  # seconds between two groups of people
 MEAN_WAIT = 3.0  # seconds until it is known whether somebody came in
-FORGOTTEN = 0.02  # the share of rewards that are never reported
+FORGOTTEN = 0.02  # the share of rewards that are never reported, after the rush: conclusions wait for those
 COMPILING = 120.0  # seconds that the very first decision may take, on a slow machine
 PATIENCE = 60.0  # seconds after which a missing reward counts as 0
 SETTINGS: dict[str, Any] = {  # a bare window is what the shops had before; some decisions stay random, to compare
@@ -70,7 +70,7 @@ class ShopChain:
             for decision in self._choose(experiment, list(tastes)):
                 mean = self.means[SHOPS.index(decision.player), WINDOWS.index(decision.arm)]
                 comes = float(tastes[decision.player] < mean)
-                if self.random.random() >= FORGOTTEN:
+                if self.passed < RUSH or self.random.random() >= FORGOTTEN:
                     known = self.clock() + self.random.exponential(MEAN_WAIT)
                     heapq.heappush(self.due, (known, experiment, decision.id, comes))
         self.passed += len(shops)

@@ -36,12 +36,14 @@ class ArmSummary:
     share: float
     """Its probability at present, on average over the players."""
     mean: float
-    """Its mean reward over the decisions in which it was on offer, each counted alike."""
+    """Its mean reward over the decisions in which it was on offer, weighted by their probabilities: no model."""
     low: float
     """Low and high are the ends of an interval for this mean, which holds at every look."""
     high: float
+    expected: float
+    """Its mean reward by the model of the players, on average over all decisions; `chance` goes with it."""
     chance: float
-    """The chance that it is the best for everybody."""
+    """The chance that it is the best for everybody, by the same model."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Conclusion(Summarized):
     """Players that have no evidence of their own, because memory is bounded."""
     alarms: tuple[tuple[str, str], ...]
     """Outcomes whose bounds are broken, each with the arm."""
+    notes: tuple[str, ...]
+    """What is left out because a default reward is taken."""
     setup: Mapping[str, Any]
     """How the experiment was set up."""
     digest: str
@@ -189,9 +193,10 @@ def conclude(
         if change["kind"] in ("add arm", "retire arm"):
             offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
     counts = log.counts()
-    best = best_chances(counts, log.squares(), offered, evidence.present_of(*log.shape))
+    best = best_chances(counts, offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
-    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log), alarms)
+    about = log.about["setup"], decisions, fingerprint(log), alarms, log.left_out()
+    return conclusion_of(evidence, best, counts, offered, *about)
 
 
 def conclusion_of(
@@ -203,6 +208,7 @@ def conclusion_of(
     decisions: int,
     digest: str = "",
     alarms: Iterable[tuple[str, str]] = (),
+    notes: Iterable[str] = (),
 ) -> Conclusion:
     """What the evidence and the model say, in the units of the rewards.
 
@@ -215,8 +221,9 @@ def conclusion_of(
     arms, likeliest = [], best.chances.argmax(axis=1)
     for place, name in enumerate(names):
         value, low, high = (counts.low + unit * each for each in evidence.mean(place, level))
-        share, chance = float(traffic @ present[:, place]), float(best.overall[place])
-        arms.append(ArmSummary(name, bool(offered[place]), int(pulls[:, place].sum()), share, value, low, high, chance))
+        share, answers = float(traffic @ present[:, place]), int(pulls[:, place].sum())
+        modelled = float(best.means[place]), float(best.overall[place])
+        arms.append(ArmSummary(name, bool(offered[place]), answers, share, value, low, high, *modelled))
     shown = dict(zip(range(-1, len(winners) - 1), zip(winners, since, strict=True), strict=True))  # −1 is everybody
     players = []
     for place, name in enumerate(counts.players):
@@ -247,13 +254,14 @@ def conclusion_of(
         best=best,
         alone=max(len(counts.players) - evidence.players, 0),
         alarms=tuple(alarms),
+        notes=tuple(notes),
         setup=setup,
         digest=digest,
     )
 
 
 def fingerprint(log: Log) -> str:
-    """A digest of all rows of a log and of what it says about itself, the same for every file format."""
+    """A digest of a log, the same for every file format: rows, rewards that count, and what it says about itself."""
     found = hashlib.sha256(to_json(log.about, indent=None).encode())
     for column in (log.player, log.arm, log.reward, log.probabilities):
         found.update(np.ascontiguousarray(column).tobytes())

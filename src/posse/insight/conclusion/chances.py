@@ -22,24 +22,25 @@ class BestChances:
 
     chances: np.ndarray  # the chance that an arm is the player's best, [player, arm]; 0 for arms that are not on offer
     overall: np.ndarray  # the chance that an arm is best on average over all decisions, [arm]
+    means: np.ndarray  # the mean reward of an arm, on average over all decisions, [arm]
     others: np.ndarray  # the weight of other players' data in what is known of the mean, from 0 to 1, [player, arm]
     one_loss: np.ndarray  # what is lost if an arm is shipped for everybody, compared with each player's best arm, [arm]
     own_loss: float  # the same if each player gets the arm with its highest expected reward
     going_loss: float  # the same if decisions go on with the present probabilities
 
 
-def best_chances(counts: Counts, squares: np.ndarray | None, offered: np.ndarray, present: np.ndarray) -> BestChances:
+def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> BestChances:
     """Fit the model. `offered` says which arms can be shipped, `present` are the probabilities now, [player, arm].
 
     A player counts as much as it has rewards. One without probabilities, a line of zeros, counts as if it got every arm
     on offer alike.
 
     >>> counts = Counts(("north", "south"), ("old", "new"), np.full((2, 2), 400), np.array([[80.0, 120], [84, 130]]))
-    >>> found = best_chances(counts, None, np.array([True, True]), np.full((2, 2), 0.5))
+    >>> found = best_chances(counts, np.array([True, True]), np.full((2, 2), 0.5))
     >>> bool(found.overall[1] > 0.99), bool(found.going_loss > found.one_loss[1])
     (True, True)
     """
-    model = fit(counts, squares)
+    model = fit(counts)
     weights = model.weights["middle"] / model.weights["middle"].sum()
     traffic = counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
     best, ideal = _best(model.draws, offered)  # of each draw and player
@@ -57,6 +58,7 @@ def best_chances(counts: Counts, squares: np.ndarray | None, offered: np.ndarray
     return BestChances(
         chances,
         np.array([weights @ (most == arm) for arm in range(offered.size)]),
+        weights @ everybody,
         np.clip(1 - model.cells.sites.t * variances, 0, 1),
         np.maximum(most_found - weights @ everybody, 0),
         max(most_found - float(np.where(offered, means, -np.inf).max(axis=1) @ traffic), 0.0),

@@ -37,8 +37,8 @@ def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str,
             facts=_facts(conclusion),
             arms=arms,
             more_arms=len(conclusion.arms) - len(arms),
-            costs=text.costs(conclusion) if conclusion.answers and not ended else [],
-            cautions=text.cautions(conclusion) if conclusion.answers else [],
+            costs=text.costs(conclusion) if not ended else [],
+            cautions=text.cautions(conclusion),
             effects=_effects(conclusion, watch),
             players=text.player_table(conclusion, max(LINES - len(arms) - guarded, LEAST)),
             checks=[_sentence(check_sentence(check, watch.arms)) for check in watch.checks] if watch else [],
@@ -78,7 +78,8 @@ def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
     unit = (WIDTH - 8) / max(max(ends) - min(ends), 1e-300)
     found = []
     for arm, cells in zip(order, text.arm_table(conclusion)[1:], strict=False):
-        places = [round(4 + unit * (each - min(ends)), 1) for each in (arm.low, arm.mean, arm.high)]
+        middle = min(max(arm.expected, arm.low), arm.high)
+        places = [round(4 + unit * (each - min(ends)), 1) for each in (arm.low, middle, arm.high)]
         line = {"cells": cells, "leads": arm.name == conclusion.leader, "part": round(100 * arm.chance, 1)}
         found.append({**line, "places": places if arm.answers else None})
     return found

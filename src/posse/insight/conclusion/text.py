@@ -7,22 +7,25 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from posse.insight.watching.log_blocks import takes_default
-from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
+from posse.insight.logs import takes_default
+from posse.text import align, bullet, decimals, fixed, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
     from posse.insight.conclusion.api import ArmSummary, Conclusion
 
 LONGEST = 30  # characters of a name
 SHOWN = 12  # players in a table
+LISTED = 50  # players that are listed below it
+LIKELY = 0.9  # the chance from which on an arm is called a player's best
 
 
 def to_text(conclusion: Conclusion) -> str:
     """The verdict, what it costs, the arms, the players, and what all of it rests on."""
     parts = [wrap(verdict(conclusion))]
+    parts += ["\n".join(bullet(line) for line in (*costs(conclusion), *cautions(conclusion)))]
     if conclusion.answers:
-        parts += ["\n".join(bullet(line) for line in (*costs(conclusion), *cautions(conclusion)))]
         parts += ["\n".join(align(table)) for table in (arm_table(conclusion), player_table(conclusion))]
+        parts.append("\n".join(bullet(line) for line in likely_arms(conclusion)))
     parts.append("\n".join(bullet(line) for line in reading(conclusion)))
     return "\n\n".join(part for part in parts if part)
 
@@ -30,7 +33,7 @@ def to_text(conclusion: Conclusion) -> str:
 def verdict(conclusion: Conclusion) -> str:
     """What to ship for whom, as far as it is shown, and what speaks against it; never more than that."""
     if not conclusion.answers:
-        return "There is nothing to conclude yet: no decision has a reward."
+        return f"There is nothing to conclude yet: no decision has a reward{' that counts' * bool(conclusion.notes)}."
     if len(conclusion.offered) < 2:
         return f"There is nothing to decide: {_short(conclusion.leader)} is the only arm on offer."
     by_arm: dict[str, list[str]] = defaultdict(list)
@@ -73,7 +76,33 @@ def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
     leader = conclusion.arm(conclusion.leader)
     likely = f"no arm is shown to be the best for everybody yet; most likely it is {_short(leader.name)}"
     likely += f" (chance {chance(leader.chance)})."
+    likely += "".join(f" {sentence}" for sentence in _different(conclusion))
     return f"Ship {own}: {_shown(conclusion)} there. But {likely}" if own else f"Go on: {likely}"
+
+
+def _different(conclusion: Conclusion) -> list[str]:
+    """A sentence if players probably need different arms: two arms are each likely the best for somebody."""
+    by_arm = _by_likely_arm(conclusion, LIKELY)
+    whom = [f"{_short(arm)} for {plural(len(names), 'player')}" for arm, names in by_arm.items()]
+    sure = f"each with a chance of at least {percent(LIKELY)}"
+    return [f"Players probably need different arms: {listed(whom, 4)} ({sure})."] if len(by_arm) > 1 else []
+
+
+def _by_likely_arm(conclusion: Conclusion, least: float = 0.0) -> dict[str, list[str]]:
+    """The players by the arm that is likely their best, if its chance is at least so much; most players first."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for player in conclusion.players:
+        if player.answers and player.chance >= least:
+            found[player.likeliest].append(_short(player.name))
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+
+
+def likely_arms(conclusion: Conclusion) -> list[str]:
+    """All players by the arm that is likely their best, if they are more than the table of players has."""
+    if not SHOWN < len(conclusion.players) <= LISTED:
+        return []
+    found = _by_likely_arm(conclusion).items()
+    return [f"Likely best is {_short(arm)} for {listed(names, LISTED)}." for arm, names in found]
 
 
 def _shown(conclusion: Conclusion) -> str:
@@ -84,7 +113,7 @@ def _shown(conclusion: Conclusion) -> str:
 
 def costs(conclusion: Conclusion) -> list[str]:
     """What stopping loses, and what going on loses, by the model."""
-    if len(conclusion.offered) < 2:
+    if len(conclusion.offered) < 2 or not conclusion.answers:
         return []
     arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
@@ -109,7 +138,7 @@ def _reward(each: float) -> str:
 
 def cautions(conclusion: Conclusion) -> list[str]:
     """What speaks against a verdict, and what is left out."""
-    found = []
+    found = [*conclusion.notes, *(_different(conclusion) if conclusion.winner is not None else ())]
     likeliest = _doubted(conclusion)
     if conclusion.winner is not None and likeliest is not None:
         found.append(
@@ -131,13 +160,20 @@ def ordered(conclusion: Conclusion) -> list[ArmSummary]:
 
 def arm_table(conclusion: Conclusion) -> list[list[str]]:
     """A line for each arm below the headings: how often, what it earns, how likely it is the best."""
-    rows = [["arm", "rewards", "share now", "mean reward", f"{_short(conclusion.leader)} minus it", "chance of best"]]
-    apart = known_differences(conclusion)
+    leader = _short(conclusion.leader)
+    rows = [["arm", "rewards", "share now", "likely mean", "mean within", f"{leader} minus it", "chance of best"]]
+    digits, apart = decimals(conclusion.setup["low"], conclusion.setup["high"], 4), known_differences(conclusion)
     for arm in ordered(conclusion):
-        mean = with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"
+        mean = (fixed(arm.expected, digits), _ends(arm.mean, arm.low, arm.high)) if arm.answers else ("–", "–")
         share, best = (percent(arm.share), chance(arm.chance)) if arm.offered else ("retired", "–")
-        rows.append([_short(arm.name), f"{arm.answers:,}", share, mean, apart.get(arm.name, "–"), best])
+        difference = apart.get(arm.name, "–").partition(" ")
+        rows.append([_short(arm.name), f"{arm.answers:,}", share, *mean, difference[2] or difference[0], best])
     return rows
+
+
+def _ends(value: float, low: float, high: float) -> str:
+    """The ends of an interval, without the value."""
+    return with_ends(value, low, high).partition(" ")[2]
 
 
 def known_differences(conclusion: Conclusion) -> dict[str, str]:
@@ -173,7 +209,8 @@ def reading(conclusion: Conclusion) -> list[str]:
         f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments are ever told to ship a wrong arm "
         "for anybody, however often one looks, for any rewards in their range. The best arm is the one that is best on "
         "average over the decisions so far.",
-        "Chances, and what stopping or going on costs, come from the model of the players that posse diagnose uses.",
+        "Likely means, chances, and what stopping or going on costs come from the model of the players that posse "
+        "diagnose uses. “Mean within”, “minus it” and “Ship” rest on no model, so they allow for much more.",
         f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
         unseen,
     ]

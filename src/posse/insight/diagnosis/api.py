@@ -23,7 +23,6 @@ from posse.insight.diagnosis.text import SIGNIFICANT, answers, arm_table, condit
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import PlayerModel, PosteriorInterval
 from posse.insight.hierarchy.shares import AttributeShares
-from posse.insight.logs import Log
 from posse.insight.planning.api import Plan, plan
 from posse.insight.report import ReportSection, to_html
 from posse.notebook import PRINT, Summarized, Summary
@@ -95,6 +94,11 @@ class Diagnosis(Summarized):
         return self.data.counts.high
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left out because a default reward is taken."""
+        return self.data.notes
+
+    @property
     def model(self) -> PlayerModel:
         """The model behind all estimates."""
         return self.data.model
@@ -128,6 +132,13 @@ class Diagnosis(Summarized):
         """How much better the first of the arms compared is than the second for each player, shrunken, [player]."""
         first, second = self.compared
         return self.model.interval(self.model.draws[:, :, first] - self.model.draws[:, :, second], self.level)
+
+    @property
+    def effect_chances(self) -> np.ndarray:
+        """The chance that the first of the arms compared is better than the second for each player, [player]."""
+        first, second = self.compared
+        weights = self.model.weights["middle"] / self.model.weights["middle"].sum()
+        return np.asarray(weights @ (self.model.draws[:, :, first] > self.model.draws[:, :, second]))
 
     @property
     def effect(self) -> PosteriorInterval:
@@ -186,7 +197,7 @@ class Diagnosis(Summarized):
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries, None where nothing is known; for JSON."""
         own = ("players", "arms", "pulls", "means", "lower", "upper", "bounds", "pairs", "low", "high", "epsilon")
-        also = ("level", "shared", "decisions", "missing", "alarm", "broken", "bound", "verdict")
+        also = ("level", "shared", "decisions", "missing", "alarm", "broken", "bound", "verdict", "notes")
         model: dict[str, Any] = {}
         if self.model.comparable:
             model = {
@@ -201,6 +212,7 @@ class Diagnosis(Summarized):
                 "effect": self.effect._asdict(),
                 "effect_by_traffic": self.effect_by_traffic._asdict(),
                 "effects": self.effects._asdict(),
+                "effect_chances": self.effect_chances,
             }
         if self.shares is not None:
             model["attributes"] = attributes_as_dict(self, self.shares)
@@ -229,6 +241,8 @@ class Diagnosis(Summarized):
         """A forest plot: how much better one arm is than another, player by player. Needs matplotlib."""
         from posse.insight.diagnosis.figure import draw_effects
 
+        if not self.model.comparable or self.compared[0] == self.compared[1]:
+            raise ValueError("there are no effects to draw: expected rewards of two players and on two arms")
         return draw_effects(self)
 
     def report(self) -> str:
@@ -318,7 +332,7 @@ def diagnose(
         _compared(data, against),
         chosen,
         level,
-        *_about_decisions(source, data.log),
+        *_about_decisions(data),
         plan(data, epsilon=chosen or None, progress=progress) if costs and plannable(pulls) else None,
     )
 
@@ -338,11 +352,10 @@ def _compared(data: PlayerData, against: str | None) -> tuple[int, int]:
     return next((int(arm) for arm in order if arm != other), other), other
 
 
-def _about_decisions(source: Any, log: Log | None) -> tuple[np.ndarray | None, int | None, int | None]:
+def _about_decisions(data: PlayerData) -> tuple[np.ndarray | None, int | None, int | None]:
     """The mean weight of others' data by player, NaN without decisions; how many decisions and missing rewards."""
-    if log is None:
-        weights = getattr(source, "shared_weights", None)
-        return (None if weights is None else np.asarray(weights())), None, None
+    if (log := data.log) is None:
+        return data.shared, None, None
     # Past rewards that a learner was given are not its decisions.
     decision = np.ones(log.player.shape, bool) if log.is_decision is None else log.is_decision | np.isnan(log.reward)
     sizes = int(decision.sum()) + log.given_up, log.missing + log.given_up

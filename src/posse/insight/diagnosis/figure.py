@@ -18,7 +18,7 @@ from posse.figures import matplotlib
 from posse.figures.canvas import finish, new_figure
 from posse.figures.style import BAND, BLUE, HOUSE, INK, VERMILION
 from posse.insight.diagnosis.text import headline, why_no_estimate
-from posse.text import decimals, figure_label, plural
+from posse.text import decimals, figure_label, interval_decimals, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -205,11 +205,11 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
 
 def _about(diagnosis: Diagnosis, arm: int) -> str:
     """The line above a panel: what is certain and what is likely."""
-    digits = f".{decimals(diagnosis.low, diagnosis.high, 2)}f"
-    estimate = diagnosis.spreads.value[arm]
+    estimate, low, high = diagnosis.spreads.at(arm)
     if math.isnan(estimate):
         return f"no estimate: {why_no_estimate(diagnosis, arm)}"
     pair = " − ".join(figure_label(name, 12) for name in diagnosis.pairs[arm] or ())
+    digits = f".{max(decimals(diagnosis.low, diagnosis.high, 2), interval_decimals(low, high))}f"
     proven = f"; {pair} ≥ {diagnosis.bounds[arm]:{digits}}" if pair else ""
     return f"95 % of pairs: {estimate:{digits}}{proven}"
 

@@ -13,7 +13,7 @@ from posse.insight.diagnosis.attributes import explained
 from posse.insight.planning.planned_run import PART
 from posse.insight.planning.text import with_interval
 from posse.simulation import Difference
-from posse.text import align, decimals, plural, shorten, wrap
+from posse.text import align, decimals, listed, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
+LISTED = 50  # players for whom an arm is likely better
+LIKELY = 0.9  # the chance from which on it is called so
+MOST_NEEDED = 1_000_000  # rewards of a player and arm that anybody may hope for
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
+AS_BINARY = (
+    "Counts alone do not say how much rewards vary: it is taken to be as much as rewards of 0 and 1 of the same mean. "
+    "If they vary less, as rates of a day do, the log itself shows much more."
+)
 NOT_ADDITIVE = "(Levels alone make differences of rewards vary a little; ratios of odds they leave alike.)"
 UNTOLD = "the data cannot tell levels from what the arms do"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
@@ -54,12 +61,13 @@ def to_text(diagnosis: Diagnosis) -> str:
     ]
     rewards, players = int(diagnosis.pulls.sum()), len(diagnosis.players)
     read = f"{plural(rewards, 'reward')} of {plural(players, 'player')} on {plural(len(diagnosis.arms), 'arm')}."
-    return "\n\n".join([read, *(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
+    return "\n\n".join([read, *(parts or [NOBODY]), "\n".join(map(wrap, conditions(diagnosis)))])
 
 
 def conditions(diagnosis: Diagnosis) -> list[str]:
-    """How much is shared, and what would make all of it void."""
-    return [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
+    """How much is shared, what is taken for granted or left out, and what would make all of it void."""
+    found = [_shared(diagnosis), None if diagnosis.data.counts.squares is not None else AS_BINARY, *diagnosis.notes]
+    return [line for line in (*found, _void(diagnosis)) if line is not None]
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -141,6 +149,11 @@ def _needed(diagnosis: Diagnosis) -> str:
     have = len(cells) / float((1 / cells).sum())
     first, second = (_short(diagnosis.arms[arm]) for arm in diagnosis.compared)
     needed = f"about {plural(math.ceil(each), 'reward')} for each player and arm"
+    if each > MOST_NEEDED:
+        return (
+            f"To show differences as large as the lead of {first} over {second}, more than {MOST_NEEDED:,} rewards for "
+            "each player and arm would be needed, which is more than can be had: that lead is next to nothing."
+        )
     if each <= have:
         return f"There is enough data to show differences as large as the lead of {first} over {second}."
     return (
@@ -164,7 +177,8 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     title = (
         f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
         f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
-        f"above 0 and {below} below. By player, drawn together as far as the data allows{ends}:"
+        f"above 0 and {below} below.{_sides(diagnosis, there)} By player, drawn together as far as the data "
+        f"allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[:half], order[-half:]])
     rows = [["", "rewards", "difference"]]
@@ -174,6 +188,19 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     if len(order) > SHOWN:
         rows.insert(1 + half, [f"… {len(order) - SHOWN:,} more …", "", ""])
     return DiagnosisAnswer("For whom?", title, rows)
+
+
+def _sides(diagnosis: Diagnosis, there: np.ndarray) -> str:
+    """Who is likely better off with which of the two arms, if each is likely better for somebody."""
+    chances, found = diagnosis.effect_chances[there], []
+    for arm, likely in zip(diagnosis.compared, (chances >= LIKELY, chances <= 1 - LIKELY), strict=True):
+        names = [_short(diagnosis.players[player]) for player in there[likely]]
+        if not names:
+            return ""
+        found.append(f"{_short(diagnosis.arms[arm])} is likely better for {listed(names, LISTED)}")
+    unclear = len(there) - int(((chances >= LIKELY) | (chances <= 1 - LIKELY)).sum())
+    rest = f" ({plural(unclear, 'player')} could be either)" if unclear else ""
+    return f" With a chance of at least {100 * LIKELY:g} % each, {found[0]}, and {found[1]}{rest}."
 
 
 def _which(diagnosis: Diagnosis) -> DiagnosisAnswer:
@@ -265,6 +292,8 @@ def _shared(diagnosis: Diagnosis) -> str | None:
 
 def _void(diagnosis: Diagnosis) -> str:
     void = "All this is void if rewards go missing because of their value"
+    if diagnosis.data.log is not None and diagnosis.data.log.early is not None:
+        return f"{void}; a decision whose reward does not come in time counts with the default reward."
     if diagnosis.missing is None:
         return f"{void}; counts do not show whether any do."
     return f"{void}; {diagnosis.missing:,} of {diagnosis.decisions:,} are missing."

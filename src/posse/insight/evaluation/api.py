@@ -12,7 +12,7 @@ from posse.insight.columns import EMPIRICAL, Columns
 from posse.insight.evaluation import text
 from posse.insight.evaluation.model import Estimate, Evaluators, with_differences
 from posse.insight.evaluation.replay import Replay, Replays, check_replay, replay
-from posse.insight.evaluation.rows import held_out, only, usable
+from posse.insight.evaluation.rows import check_draws, held_out, only, usable
 from posse.insight.evaluation.targets import LOGGED, UNIFORM, Target, candidates, target_of
 from posse.insight.logs import read_log
 from posse.insight.report import ReportSection, to_html
@@ -58,6 +58,8 @@ class Evaluation(Summarized):
     """Whether the log was gathered by a policy that learns."""
     against: str | None
     estimates: tuple[Estimate, ...]
+    learned: dict[str, dict[str, str]]
+    """For each policy that was learned from the log: the arm that all rows say is best for each segment or player."""
     notes: tuple[str, ...]
 
     def of(self, target: str, player: str | None = None) -> Estimate:
@@ -180,10 +182,12 @@ def evaluate(
     log = read_log(source, columns, also, by=by, attributes=attributes, reward_range=reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)
+    clustered = check_draws(rows)
     evaluators = Evaluators(rows, level, estimator)
     baseline = None if against is None else _checked(against, evaluators)
     prepared, notes = _prepared(target, evaluators)
     notes += [FREQUENCIES] if propensity == EMPIRICAL else []
+    notes += text.clustered(clustered, rows)
     replays = {
         each.label: replay(rows, each, passes, seed, reporter(progress))
         for each in (*prepared, baseline)
@@ -195,7 +199,7 @@ def evaluate(
         if isinstance(each, Target):
             evaluator = evaluators.of(each)
             notes += text.target_warnings(evaluator.rows, rows, evaluator.score(each), learned=each.part is not None)
-    notes += text.learned([each for each in prepared if isinstance(each, Target) and each.note], rows)
+    notes += text.learned([each for each in prepared if isinstance(each, Target) and each.learned], rows)
     counts = np.bincount(rows.group, minlength=len(rows.groups))
     there = [int(group) for group in np.argsort(-counts, kind="stable") if counts[group]]
     if by:
@@ -215,6 +219,7 @@ def evaluate(
         adaptive=rows.adaptive,
         against=None if baseline is None else _name(baseline),
         estimates=tuple(estimates),
+        learned={each.name: dict(each.learned) for each in prepared if isinstance(each, Target) and each.learned},
         notes=(*notes, *text.doubtful_arms(rows), *text.general_warnings(rows, estimates, level, by or "player")),
     )
 

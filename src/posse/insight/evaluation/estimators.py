@@ -14,6 +14,7 @@ from posse.insight.logs import by_cell
 FOLDS = 5
 PRIOR = 10.0  # how many rows the model's prior means are worth: an arm's mean for a cell, one half for an arm
 STEADY = 100  # how many rows a variance that all players share is worth
+TAUS = np.concatenate([[0.0], np.geomspace(0.02, 4, 48)])  # how far values may vary between players, in their scale
 ENOUGH = 10  # how often the largest possible squared deviation the scores' squared deviations must add up to
 
 
@@ -53,7 +54,7 @@ def dr_scores(weights: np.ndarray, rewards: np.ndarray, expected: np.ndarray, mo
 def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """A model of rewards, [row, arm], that did not see the row: cell means of the other four fifths of the log."""
     fold = deal(player, arm, shape)
-    pulls, sums = by_fold(fold, player, arm, reward, shape)
+    pulls, sums, _ = by_fold(fold, player, arm, reward, shape)
     pulls, sums = pulls.sum(axis=0) - pulls, sums.sum(axis=0) - sums
     model = shrunken(pulls, sums, pulls.sum(axis=1, keepdims=True), sums.sum(axis=1, keepdims=True))
     return np.asarray(model[fold, player])
@@ -71,11 +72,10 @@ def deal(player: np.ndarray, arm: np.ndarray, shape: tuple[int, int]) -> np.ndar
 
 def by_fold(
     fold: np.ndarray, player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows each player and arm has in each fold, and their sums of rewards, [fold, player, arm]."""
+) -> list[np.ndarray]:
+    """Rows of each player and arm in each fold, and their sums of rewards and of squares, [fold, player, arm]."""
     cells = fold * shape[0] + player, arm, (FOLDS * shape[0], shape[1])
-    pulls, sums = (by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward))
-    return pulls, sums
+    return [by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward, reward**2)]
 
 
 def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -165,21 +165,30 @@ def steadied(errors: np.ndarray, rows: np.ndarray, variance: float) -> np.ndarra
     return np.sqrt((errors**2 * rows**2 + STEADY * variance) / (rows * (rows + STEADY)))
 
 
-def shrink(values: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values pulled towards their common mean by how unsure each is, and their standard errors (empirical Bayes).
+def shrink(values: np.ndarray, errors: np.ndarray, rows: np.ndarray, overall: float) -> tuple[np.ndarray, np.ndarray]:
+    """Values pulled together by how unsure each is, and their standard errors; `overall` is the value of all rows.
 
-    The variance between them, τ², is that of DerSimonian and Laird (1986); each value then keeps the share
-    τ²/(τ² + error²) of its distance from the mean. With τ = 0 all become the mean.
+    If players' true values vary by τ, each keeps the share k = τ²/(τ² + error²) of its distance from a common target.
+    The target is such that the mean of the shrunken values over the rows is the overall value. With the usual target,
+    the mean with weights 1/(τ² + error²), players for whom two policies agree would have nearly all the weight: their
+    differences are small, and so are their errors. τ is not estimated, which would often give 0 and errors that are far
+    too small: results are averaged over τ, each by its likelihood (all τ are equally likely before).
 
-    >>> values, errors = shrink(np.array([0.0, 0.1, 0.5]), np.array([0.1, 0.1, 0.1]))
-    >>> values.round(3).tolist()
-    [0.029, 0.114, 0.457]
+    >>> values, errors = shrink(np.array([0.0, 0.1, 0.5]), np.full(3, 0.1), np.full(3, 400), 0.2)
+    >>> values.round(3).tolist(), errors.round(3).tolist()
+    ([0.034, 0.117, 0.449], [0.1, 0.096, 0.106])
     """
-    weights = 1 / errors**2
-    mean = weights @ values / weights.sum()
-    spread = weights @ (values - mean) ** 2 - (values.size - 1)
-    tau = max(spread / (weights.sum() - weights @ weights / weights.sum()), 0.0) if values.size > 1 else 0.0
-    weights = 1 / (errors**2 + tau)
-    mean = weights @ values / weights.sum()
-    keep = tau / (errors**2 + tau)
-    return mean + keep * (values - mean), np.sqrt(keep * errors**2 + (1 - keep) ** 2 / weights.sum())
+    share = rows / rows.sum()
+    scale = np.sqrt(share @ ((values - overall) ** 2 + errors**2))
+    tau, error = np.square(scale * TAUS)[:, None], errors**2  # as variances; [τ, value] below
+    keep = tau / (tau + error)
+    weights = (1 - keep) * share  # of the values in the target, if these average the overall value
+    rest = np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
+    target = (overall - (keep * share) @ values[:, None]) / rest
+    shrunk = target + keep * (values - target)
+    likelihood = -0.5 * (np.log(tau + error) + (values - target) ** 2 / (tau + error)).sum(axis=1)
+    likely = np.exp(likelihood - likelihood.max()) * np.gradient(TAUS)
+    likely /= likely.sum()
+    mean = likely @ shrunk
+    of_target = ((weights / rest) ** 2 * (tau + error)).sum(axis=1, keepdims=True)
+    return mean, np.sqrt(likely @ (keep * error + (1 - keep) ** 2 * of_target + (shrunk - mean) ** 2))

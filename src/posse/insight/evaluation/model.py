@@ -28,7 +28,7 @@ class Interval:
     error: float = math.nan
     """The standard error of the value."""
     shrunken: float | None = None
-    """The value pulled towards all players' common mean by how unsure it is (empirical Bayes), for one player."""
+    """The value pulled towards the other players' by how unsure it is, for one player; their mean is that of all."""
     shrunken_error: float = math.nan
 
 
@@ -328,12 +328,13 @@ class Evaluators:
 
 
 def with_differences(estimates: list[Estimate], differences: list[Interval], rows: Rows) -> list[Estimate]:
-    """The estimates with their differences; those of groups, which follow the first, are also shrunk to their mean."""
+    """The estimates with their differences; those of groups, which follow the first, are also shrunk."""
     sizes = np.array([rows.group.size, *filter(None, np.bincount(rows.group).tolist())])
     known = [place for place, each in enumerate(differences) if place and each.error > 0]
     if known and differences[0].error > 0:
         values, errors = (np.array([getattr(each, name) for each in differences]) for name in ("value", "error"))
         errors = estimators.steadied(errors, sizes, errors[0] ** 2 * sizes[0])
-        for place, value, error in zip(known, *estimators.shrink(values[known], errors[known]), strict=True):
+        shrunk = estimators.shrink(values[known], errors[known], sizes[known], float(values[0]))
+        for place, value, error in zip(known, *shrunk, strict=True):
             differences[place] = replace(differences[place], shrunken=float(value), shrunken_error=float(error))
     return [replace(estimate, difference=each) for estimate, each in zip(estimates, differences, strict=True)]

@@ -35,6 +35,7 @@ class Rows:
     missing: int  # how many rows were left out because their reward is unknown
     undrawn: int  # how many were left out because their propensity is unknown: past rewards, not decisions
     given_up: int  # how many decisions are not in the log because the learner gave them up
+    early: int | None  # how many early rewards were left out; None if no default reward is taken
     since: np.ndarray  # the first row in which each arm is known to be on offer, [arm]
     until: np.ndarray  # one past the last such row, [arm]
     groups: tuple[str, ...]  # the players, or the values of the column by which results are asked for
@@ -112,15 +113,17 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     known = ~np.isnan(log.reward)
     use = drawn & known
     if not use.any():
+        early = "; ".join(log.left_out())
         raise ValueError(
             f"no row has both a propensity and a reward: {drawn.sum()} have the one, {known.sum()} the other"
+            + (f"; {early}" if early else "")
         )
     design = _design(log, drawn)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
     kept = log.kept(use)
     columns = kept.player, kept.arm, (kept.reward - low) / (high - low), propensity[use]
-    left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up
+    left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up, log.early
     groups, group = (kept.players, kept.player) if kept.group is None else (kept.groups, kept.group)
     named: dict[str, Any] = dict(zip(("since", "until"), _offers(kept), strict=True))
     named |= {"groups": groups, "group": group, "probabilities": kept.probabilities, "attributes": log.attributes}
@@ -229,6 +232,42 @@ def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
     variance = max(square - 1, 0.0)
     linear = (float(weights.max()) if mean > 1 else 1.0) * UNLIKELY / (3 * size)
     return mean, math.sqrt(variance / size), linear + math.sqrt(linear**2 + 2 * variance * UNLIKELY / size)
+
+
+def check_draws(rows: Rows) -> int:
+    """How many players have an arm more or less often than draws row by row would give; an error if one arm each.
+
+    Only fixed propensities say what to expect. Of n rows drawn with the probability p, a share as far from p as f has a
+    probability of at most exp(−n KL(f, p)) (Chernoff); propensities that were rounded are given some room. All n rows
+    of a player have one arm with a probability of at most pⁿ + (1 − p)ⁿ, and the number of such players is far above
+    its expectation E with a probability of at most exp(−k ln(k/E) + k − E).
+    """
+    if rows.design is None or rows.adaptive:
+        return 0
+    pulls = rows.pulls()
+    size, there = pulls.sum(axis=1), np.arange(len(rows.players))
+    chance = np.where(np.isnan(rows.design), 0.0, rows.design)
+    found = pulls / np.maximum(size, 1)[:, None]
+    near = np.clip(found, (1 - _ROUNDED) * chance, np.minimum((1 + _ROUNDED) * chance, 1))
+    arm, several = pulls.argmax(axis=1), size > 1
+    once, p = several & (pulls[there, arm] == size), near[there, arm]
+    k, expected = int(once.sum()), max(float((p**size + (1 - p) ** size)[several].sum()), 1e-300)
+    if 2 * k > several.sum() and k * math.log(k / expected) - k + expected > UNLIKELY:
+        raise ValueError(
+            f"arms seem to have been drawn once for each player, not for each row: {k:,} of {several.sum():,} players "
+            "with several rows have one arm in all of them, though its propensity is below 1. Then a player is one "
+            "draw, and intervals that take every row for a draw are far too narrow. Give one row for each player "
+            "instead: its arm, its mean reward and the propensity"
+        )
+    far = (size[:, None] * _divergence(found, near) > UNLIKELY + math.log(2 * pulls.size)) & (pulls > 0)
+    return int(far.any(axis=1).sum())
+
+
+def _divergence(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """KL of two shares: f ln(f/p) + (1 − f) ln((1 − f)/(1 − p)), 0 ln 0 being 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = (np.where(f > 0, f * np.log(f / p), 0.0) for f, p in ((one, other), (1 - one, 1 - other)))
+        return np.asarray(sum(parts))
 
 
 def _chances(rows: Rows, arm: int) -> np.ndarray | None:

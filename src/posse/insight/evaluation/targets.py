@@ -1,7 +1,7 @@
 """What can be judged by a log: fixed policies, and the best arms that the log itself says, learned honestly."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy as np
 from posse.checks import number
 from posse.insight.evaluation import estimators
 from posse.insight.evaluation.rows import Rows, common_design
+from posse.insight.hierarchy.model import fit
+from posse.learner import Counts
 from posse.policies import all_policies
 from posse.text import listed
 
@@ -17,7 +19,6 @@ UNIFORM = "uniform"
 BEST = "best"
 BY = f"{BEST} by "
 SEGMENTS = "segments"
-SHOWN = 12  # segments in a note
 PARTS = np.array([2, 0, 3, 1, 4])  # in the order in which rows are dealt: a single row of a player and arm judges
 FIRST_JUDGE = 2  # the first part of the rows that judges what those before it say is best
 
@@ -52,7 +53,7 @@ class Target:
     name: str
     probabilities: np.ndarray | None
     part: np.ndarray | None = None  # of each row; those from FIRST_JUDGE on judge
-    note: str = ""  # what was learned
+    learned: Mapping[str, str] = field(default_factory=dict)  # the arm that all rows say is best for each segment
 
 
 def target_of(what: Any, rows: Rows) -> Target:
@@ -128,23 +129,26 @@ def _learned(name: str, rows: Rows) -> Target:
     for each, arms in zip(names, in_all, strict=True):
         if not arms.any():
             raise ValueError(f"no overlap: {name} needs an arm that every player of {each} has played")
-    best = _best_arms(before[0], before[1], segment, in_all)  # [part, segment]
+    best = _best_arms(rows, before, segment, in_all)  # [part, segment]
     whole = [each.sum(axis=0, keepdims=True) for each in each_part]
-    chosen = [rows.arms[arm] for arm in _best_arms(whole[0], whole[1], segment, in_all)[0]]
-    shown = "; ".join(f"{arm} for {each}" for each, arm in list(zip(names, chosen, strict=True))[:SHOWN])
-    more = f"; and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    chosen = [rows.arms[arm] for arm in _best_arms(rows, whole, segment, in_all)[0]]
     plays = np.eye(len(rows.arms))[best[:, segment]].reshape(-1, len(rows.arms))
-    return Target(name, plays, part, f"{name}, as all rows say: {shown}{more}")
+    return Target(name, plays, part, dict(zip(names, chosen, strict=True)))
 
 
-def _best_arms(pulls: np.ndarray, sums: np.ndarray, segment: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """The best arm of each segment by pulls and sums [table, player, arm]: [table, segment].
+def _best_arms(rows: Rows, known: list[np.ndarray], segment: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """The best arm of each segment by pulls, sums and squares [table, player, arm]: [table, segment].
 
     A player counts by its rows, with its means shrunk to those of its segment, so that it does not matter which of a
-    segment's players happened to play an arm.
+    segment's players happened to play an arm. In an adaptive log, where plain means are too low for arms that were
+    given up, they are those of the model of the players, which `diagnose` and `conclude` use too.
     """
+    pulls, sums, _ = known
     member = np.eye(len(allowed))[segment].T  # [segment, player]
     means = estimators.shrunken(pulls, sums, (member @ pulls)[:, segment], (member @ sums)[:, segment])
+    if rows.adaptive:
+        counts = (Counts(rows.players, rows.arms, n, s, squares=q) for n, s, q in zip(*known, strict=True))
+        means = np.array([fit(each).expected() for each in counts])
     values = member @ (pulls.sum(axis=2, keepdims=True) * means)
     return np.asarray(np.where(allowed, values, -np.inf).argmax(axis=2))
 

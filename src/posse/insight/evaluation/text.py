@@ -10,11 +10,13 @@ from posse.insight.evaluation.estimators import FOLDS
 from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
 from posse.insight.evaluation.targets import FIRST_JUDGE, Target
-from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten, with_ends
+from posse.insight.logs import left_out as left_out_rewards
+from posse.text import align, align_blocks, bullet, fixed, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
 
+LISTED = 50  # segments for which an arm is best
 SHOWN = 20  # players in the text: those with most rows
 HANDFUL = 30  # fewer effective rows than this are called a handful
 CERTAIN = 1 - 1e-12  # from this propensity on, nothing else could have been played
@@ -62,12 +64,14 @@ def overall_table(evaluation: Evaluation) -> list[list[str]]:
     """A line for each target, below the line of headings."""
     against = [] if evaluation.against is None else [f"minus {shorten(evaluation.against, 24)}"]
     interval = f"{100 * (1 - evaluation.level):g} % interval"
-    rows = [["", "value", interval, *against, "rows", "effective", "largest weight"]]
+    rows = [["", "value", interval, "total", *against, "rows", "effective", "largest weight"]]
     for each in evaluation.estimates:
         if each.player is None:
             difference = [_difference(each)] if against else []
             sizes = [f"{each.rows:,.0f}", f"{each.effective_rows:,.0f}", f"{each.largest_weight:,.3g}"]
-            rows.append([shorten(each.target, 40), *_interval(each), *difference, *sizes])
+            rows.append(
+                [shorten(each.target, 40), *_interval(each), _total(each, evaluation.rows), *difference, *sizes]
+            )
     return rows
 
 
@@ -105,6 +109,13 @@ def _interval(estimate: Estimate) -> tuple[str, str]:
     return value, ends
 
 
+def _total(estimate: Estimate, rows: int) -> str:
+    """What so many decisions would earn; a policy that learns earns something else later."""
+    if math.isnan(estimate.value) or estimate.estimator == "replay":
+        return "—"
+    return fixed(rows * estimate.value, min(interval_decimals(rows * estimate.low, rows * estimate.high), 2))
+
+
 def _difference(estimate: Estimate) -> str:
     found = estimate.difference
     if found is None or math.isnan(found.value):
@@ -134,9 +145,9 @@ def kinds_of_intervals(evaluation: Evaluation) -> Iterator[str]:
     yield from _wider_differences(evaluation)
     if any(each.difference and each.difference.shrunken is not None for each in evaluation.estimates):
         yield (
-            "shrunken: the difference pulled towards the common mean, the more so the less sure it is (DerSimonian "
-            f"and Laird); the better guess for one {evaluation.by}. The raw difference is unbiased, because it uses no "
-            f"other {evaluation.by}'s rows"
+            "shrunken: the difference pulled towards those of the others, the more so the less sure it is, with the "
+            f"same mean over all rows; the better guess for one {evaluation.by}. The raw difference is unbiased, "
+            f"because it uses no other {evaluation.by}'s rows"
         )
 
 
@@ -179,7 +190,22 @@ def learned(targets: Sequence[Target], rows: Rows) -> Iterator[str]:
     if rows.adaptive:
         how = f"what the first {rows.arm.size // 2:,} rows say is best is judged by the others"
     yield f"learned from the log are {listed(each.name for each in targets)}: {how}"
-    yield from (each.note for each in targets)
+    for each in targets:
+        by_arm: dict[str, list[str]] = {}
+        for segment, arm in each.learned.items():
+            by_arm.setdefault(arm, []).append(segment)
+        best = "; ".join(f"{arm} for {listed(segments, LISTED)}" for arm, segments in by_arm.items())
+        yield f"{each.name}, as all rows say: {best}"
+
+
+def clustered(players: int, rows: Rows) -> Iterator[str]:
+    """What it means if so many players have arms more or less often than draws row by row would give."""
+    if players:
+        yield (
+            f"{players:,} of {plural(len(rows.players), 'player')} have an arm more or less often than rows drawn one "
+            "by one would: propensities are wrong, or arms were drawn for whole batches, such as a player's day. Then "
+            "intervals are too narrow; give one row for each batch, with its mean reward"
+        )
 
 
 def doubtful_arms(rows: Rows) -> Iterator[str]:
@@ -220,7 +246,8 @@ def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float, by
             f"each interval misses the truth with probability {level:g}: among these {len(estimates):,}, "
             f"expect up to {len(estimates) * level:.0f} misses"
         )
-    if rows.missing or rows.given_up:
+    yield from (each.rstrip(".") for each in left_out_rewards(rows.early, rows.given_up))
+    if rows.early is None and (rows.missing or rows.given_up):
         gone = f" and {plural(rows.given_up, 'decision')} that the learner gave up" if rows.given_up else ""
         yield (
             f"{plural(rows.missing, 'row')} without a reward{gone} are left out, which is right only if rewards are "

@@ -13,16 +13,23 @@ from posse.insight.hierarchy.shares import AttributeShares, attribute_shares
 from posse.insight.logs import Log, read_log, with_attributes, with_range
 from posse.learner import Counts
 
+NO_LOG = (
+    "A reward that is reported counts at once, the default reward only when a decision's patience is over. There is no "
+    "log, so the newest rewards cannot be left out: while decisions wait, means mislead."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class PlayerData:
     """Counts from a learner or a log. Two answers that start from the same source rest on the same model."""
 
     counts: Counts
-    squares: np.ndarray | None
-    """Sums of the squares of the rewards on the scale [0, 1], [player, arm]; None if only counts are known."""
     log: Log | None = None
     """The log that they come from; None if they do not come from one."""
+    shared: np.ndarray | None = None
+    """How much each player's next decision rests on others' data, where a learner says so, [player]."""
+    notes: tuple[str, ...] = ()
+    """What is left out because a default reward is taken."""
 
     @classmethod
     def read(
@@ -31,18 +38,23 @@ class PlayerData:
         """Read counts, anything that has counts such as a learner, or a log in any form that `read_log` takes."""
         if isinstance(source, PlayerData):
             return source if attributes is None else replace(source, counts=with_attributes(source.counts, attributes))
-        if callable(getattr(source, "counts", None)):
-            source = source.counts()
+        setup = getattr(source, "setup", None)
+        default = getattr(setup, "default_reward", None) is not None
+        if callable(getattr(source, "counts", None)) and not (default and getattr(setup, "keep_log", False)):
+            weights = getattr(source, "shared_weights", None)
+            counts, shared = source.counts(), None if weights is None else np.asarray(weights())
+            counts = with_attributes(with_range(counts, reward_range), attributes)
+            return cls(counts, shared=shared, notes=(NO_LOG,) if default else ())
         if isinstance(source, Counts):
-            return cls(with_attributes(with_range(source, reward_range), attributes), None)
+            return cls(with_attributes(with_range(source, reward_range), attributes))
         how: dict[str, Any] = {"attributes": attributes, "in_order": True, "reward_range": reward_range}
         log = read_log(source, columns, also=("shared", "decision"), **how)
-        return cls(with_attributes(log.counts(), attributes), log.squares(), log)
+        return cls(with_attributes(log.counts(), attributes), log, notes=tuple(log.left_out()))
 
     @functools.cached_property
     def model(self) -> PlayerModel:
         """The model of the players."""
-        return fit(self.counts, self.squares)
+        return fit(self.counts)
 
     @functools.cached_property
     def shares(self) -> AttributeShares | None:

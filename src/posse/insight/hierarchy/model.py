@@ -148,6 +148,11 @@ class PlayerModel:
         true = float(self.odds_deviation().value) ** 2
         return true / (true + self.noise) if true else 0.0
 
+    def expected(self) -> np.ndarray:
+        """The players' mean rewards, on average over the draws, [player, arm]."""
+        weights = self.weights["middle"] / self.weights["middle"].sum()
+        return np.asarray(np.einsum("d,dpa->pa", weights, self.draws))
+
     def problems(self, count: int, seed: int) -> np.ndarray:
         """Means for simulations, drawn from the posterior, on the scale of the draws, [problem, player, arm]."""
         weights = self.weights["middle"] / self.weights["middle"].sum()
@@ -190,8 +195,8 @@ def pair_spread(means: np.ndarray) -> np.ndarray:
     return np.quantile(np.concatenate(apart, axis=1), PAIRS, axis=1) if apart else np.zeros(means[:, 0].shape)
 
 
-def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> PlayerModel:
-    """Fit the model to counts. `squares` are the sums of squared rewards on the scale [0, 1], if they are known.
+def fit(counts: Counts, *, seed: int = 0) -> PlayerModel:
+    """Fit the model to counts.
 
     >>> pulls = np.full((4, 2), 400)
     >>> sums = np.array([[80.0, 200], [84, 190], [76, 320], [82, 196]])
@@ -201,7 +206,7 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
     """
     pulls, unit = np.asarray(counts.pulls, float), counts.high - counts.low
     sums = np.clip((counts.sums - counts.low * pulls) / unit, 0, pulls)
-    dispersion, overall = dispersions(pulls, sums, squares)
+    dispersion, overall = dispersions(pulls, sums, counts.squares)
     dispersion = np.maximum(dispersion, pulls / MOST_PULLS)
     grid = ScaleGrid(Cells(pulls / dispersion, sums / dispersion), interaction_freedom(pulls > 0) > 0)
     random = np.random.default_rng(seed)

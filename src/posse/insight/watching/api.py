@@ -9,9 +9,10 @@ import numpy as np
 from posse.checks import number
 from posse.confidence import interval
 from posse.insight.columns import Columns
+from posse.insight.logs import takes_default
 from posse.insight.watching import text
 from posse.insight.watching.evidence import EffectEvidence, ShareAlarm, WatchEvidence
-from posse.insight.watching.log_blocks import LogBlocks, log_blocks, takes_default
+from posse.insight.watching.log_blocks import LogBlocks, log_blocks
 from posse.notebook import PRINT, Summarized, Summary
 from posse.outcomes import Outcome, declared
 from posse.text import plain
@@ -146,10 +147,10 @@ def watch(
     alarms = {(each["outcome"], each["name"]) for each in about["changes"] if each["kind"] == "alarm"}
     tallies = _tallies(blocks, outcomes)
     guards = guard_states(outcomes, about["arms"], *tallies, alarms, len(about["first"]["arms"]))
-    notes = []
+    notes = blocks.log.left_out()
     if blocks.unknown:
         notes.append(f"{blocks.unknown:,} decisions without probabilities, from an older posse, are left out")
-    if blocks.log.given_up:
+    if blocks.log.given_up and blocks.log.early is None:
         notes.append(
             f"{blocks.log.given_up:,} decisions were given up and are not in the log; if rewards of some arms come "
             "less often, the check of choices notices that too"

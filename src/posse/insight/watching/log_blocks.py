@@ -1,13 +1,12 @@
 """A whole log as blocks of decisions: in the order in which they were made, and in which their rewards came."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from posse.insight.columns import Columns, Source
-from posse.insight.logs import Log, read_log
+from posse.insight.logs import Log, read_log, takes_default
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner.shares import equal_shares
 
@@ -45,9 +44,7 @@ def log_blocks(source: Any, columns: Columns = Columns(), reward_range: Any = No
     equal = equal_shares(log.about, log.rounds[known], chances > 0) if setup.get("holdout") and limited else None
     choices = DecisionBlock(log.player[known], log.arm[known], chances, reward, equal)
     answered = np.flatnonzero(~np.isnan(reward))
-    if takes_default(setup):
-        answered = answered[: int((answered == np.arange(answered.size)).sum())]  # up to the first that waits
-    else:
+    if not takes_default(setup):  # else the order is that of the decisions, up to the first that waits
         answered = answered[np.argsort(log.observed[known][answered], kind="stable")]
     return LogBlocks(log, choices, choices.taken(answered), int((log.is_decision & ~known).sum()))
 
@@ -71,8 +68,3 @@ def _with_equal_shares(log: Log, source: Any) -> Log:
     about = {"setup": setup, "arms": list(log.arms), "first": {"arms": list(log.arms)}, "changes": [], **log.about}
     chances = np.full((rows.size, arms), 1 / arms)
     return replace(log, about=about, probabilities=chances, is_decision=rows >= 0, observed=rows + 1.0, rounds=rows)
-
-
-def takes_default(setup: Mapping[str, Any]) -> bool:
-    """Whether a decision without a reward gets one in the end, so that a missing reward is no fault."""
-    return setup.get("default_reward") is not None

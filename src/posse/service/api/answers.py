@@ -222,6 +222,7 @@ class DiagnosisResult(BaseModel):
     broken: list[str] = Field(description="The arms on which players provably differ by more than ε, the worst first")
     bound: float = Field(description="The largest of `bounds`")
     verdict: str = Field(description="All of it in one line")
+    notes: list[str] = Field(description="What is left out because a default reward is taken")
     costs: None = Field(description="Null: `posse diagnose --costs` simulates them")
     difference_p: float | None = Field(None, description="The p-value of the hypothesis that players do not differ")
     levels: DifferenceAnswer | None = Field(None, description="Standard deviation between players of their levels")
@@ -236,6 +237,7 @@ class DiagnosisResult(BaseModel):
     effect: EstimateAnswer | None = Field(None, description="How much better the first is, on average over players")
     effect_by_traffic: EstimateAnswer | None = Field(None, description="The same on average over rewards")
     effects: EstimatesAnswer | None = Field(None, description="The same for each player")
+    effect_chances: list[float] | None = Field(None, description="The chance that the first is better for each player")
     attributes: dict[str, AttributeAnswer] | None = Field(None, description="What each attribute explains")
 
 
@@ -253,6 +255,7 @@ class BestChancesAnswer(BaseModel):
 
     chances: Table = Field(description="The chance that an arm is the player's best")
     overall: list[float] = Field(description="For each arm the chance that it is best on average over all decisions")
+    means: list[float] = Field(description="The mean reward of each arm on average over all decisions")
     others: Table = Field(description="The weight of other players' data in what is known of the mean, from 0 to 1")
     one_loss: list[float] = Field(description="What shipping each arm for everybody loses against every player's best")
     own_loss: float = Field(description="The same if each player gets the arm with its highest expected reward")
@@ -281,4 +284,5 @@ class ConclusionResult(BaseModel):
     best: BestChancesAnswer
     alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")
     alarms: list[Pair] = Field(description="Outcomes whose bounds are broken, each with the arm")
+    notes: list[str] = Field(description="What is left out because a default reward is taken")
     digest: str = Field(description="The digest of the log's last row")

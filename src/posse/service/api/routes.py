@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,13 +10,15 @@ from fastapi import FastAPI, Header, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Discriminator, Tag
 from pydantic_core import to_json
+from sqlalchemy.engine import Connection
 
 from posse.attributes import LONGEST_NAME
 from posse.confidence import reward_interval, shares
 from posse.insight.diagnosis.api import diagnose
+from posse.insight.hierarchy.data import PlayerData
+from posse.insight.logs import left_out
 from posse.insight.watching.api import Watch
 from posse.learner import Counts
-from posse.learner.state import LearnerState
 from posse.service.api import bodies, ofrep, operation
 from posse.service.api.answers import ConclusionResult, DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
@@ -30,6 +31,8 @@ from posse.service.dashboard.snapshots import complete_snapshot
 from posse.service.problems import HttpProblem, declared
 from posse.service.settings import LARGEST_LIST, LARGEST_PAGE
 from posse.service.storage import errors, queries
+from posse.service.storage.complete_counts import complete_counts
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.text import plain
 
 EXPERIMENTS = "/v1/experiments"
@@ -267,7 +270,7 @@ async def _analyzed(
 ) -> Response:
     """JSON about an experiment's state, made once for each moment of its log.
 
-    `analyze` takes what it needs from the state, which others wait for, and returns what makes the answer of it.
+    `analyze` takes what it needs from the experiment, which others wait for, and returns what makes the answer of it.
     """
     state = request.app.state
     row = await state.read_pool.query(queries.find, name)
@@ -278,33 +281,35 @@ async def _analyzed(
         return to_json(found, inf_nan_mode="null")
 
     async def make() -> bytes:
-        finish = await state.kept_experiments.read(name, lambda live: analyze(live.state, *asked))
+        finish = await state.kept_experiments.read(name, lambda connection, live: analyze(connection, live, *asked))
         return await state.read_pool.run(written, finish)
 
     found = await state.answers.get((analyze, row["id"], row["head"], *asked), make)
     return Response(found, media_type="application/json")
 
 
-def _diagnosis(state: LearnerState) -> Callable[[], dict[str, Any]]:
+def _diagnosis(connection: Connection, live: LiveExperiment) -> Callable[[], dict[str, Any]]:
+    state = live.state
     players, arms = (len(roster.names) for roster in (state.player_roster, state.arm_roster))
     if players * arms > LARGEST_DIAGNOSIS:
         raise errors.Refused(
             f"{players:,} players × {arms:,} arms are more than the {LARGEST_DIAGNOSIS:,} pairs that are diagnosed "
             "here; export the log with `posse db export`, and run `posse diagnose` on it"
         )
-    counts, indices = state.counts(), queries.indices(state)
+    (counts, early), indices = complete_counts(connection, live), queries.indices(state)
     shared = (indices.weights * indices.probabilities).sum(axis=1)  # floor and holdout included
 
     def diagnosed() -> dict[str, Any]:
         try:
-            return diagnose(SimpleNamespace(counts=lambda: counts, shared_weights=lambda: shared)).to_dict()
+            return diagnose(PlayerData(counts, shared=shared, notes=tuple(left_out(early)))).to_dict()
         except ValueError as error:
             raise errors.Refused(str(error)) from error
 
     return diagnosed
 
 
-def _state(state: LearnerState, after: int, limit: int) -> Callable[[], bodies.StateAnswer]:
+def _state(connection: Connection, live: LiveExperiment, after: int, limit: int) -> Callable[[], bodies.StateAnswer]:
+    state = live.state
     counts, arms = state.counts(), len(state.arm_roster.names)
     some = slice(after, after + max(1, min(limit, LARGEST_STATE // max(arms, 1))))
     indices = queries.indices(state, range(after, after + len(counts.players[some])))

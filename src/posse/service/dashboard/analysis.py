@@ -28,12 +28,12 @@ FEWEST_REWARDS = 50
 LEVEL = 0.9
 
 
-def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
+def diagnosis(counts: Counts, notes: tuple[str, ...]) -> dict[str, Any]:
     """How players differ, the verdict on ε, and for each arm by how much they differ: certainly, and probably.
 
     The state is "alarm", "doubt" (ε is probably too small), "fine", or "free" (no ε was promised).
     """
-    found = diagnose(PlayerData(counts, squares))
+    found = diagnose(PlayerData(counts, notes=notes))
     if not found.model.comparable:
         return {"state": "early"}
     spreads, epsilon = found.spreads, found.epsilon
@@ -52,7 +52,7 @@ def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
         "at_all": found.differ,
     }
     verdict = {"state": state, "epsilon": epsilon, "likely": found.spread.value, "worst": worst, **differ}
-    verdict["explained"] = explained(found)
+    verdict |= {"explained": explained(found), "notes": found.notes}
     return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
 
 
@@ -80,9 +80,7 @@ def explained(found: Diagnosis) -> list[dict[str, Any]] | None:
     return [{"name": [*names, ""][place], **shares.at(place)._asdict()} for place in order]
 
 
-def savings(
-    counts: Counts, squares: np.ndarray, chosen: np.ndarray, offered: np.ndarray, written: dict[str, Any]
-) -> dict[str, Any]:
+def savings(counts: Counts, chosen: np.ndarray, offered: np.ndarray, written: dict[str, Any]) -> dict[str, Any]:
     """How much more reward than learning alone, by simulation. Tables are [player, arm], `offered` is [arm].
 
     Means are drawn from what the data leaves possible (`insight.hierarchy`). With each draw, the running
@@ -96,9 +94,12 @@ def savings(
     if acting.sum() < 2 or offered.sum() < 2 or counts.pulls[:, offered].sum() < FEWEST_REWARDS:
         return {"state": "early"}
     # Otherwise retired arms, and players that never acted, would take part in the simulation.
-    pulls, sums, squares = (table[np.ix_(acting, offered)] for table in (counts.pulls, counts.sums, squares))
+    cells = np.ix_(acting, offered)
+    pulls, sums, squares = counts.pulls[cells], counts.sums[cells], counts.squares
     players, arms = (tuple(map(str, range(length))) for length in pulls.shape)
-    some = Counts(players, arms, pulls, sums, counts.low, counts.high)
+    some = Counts(
+        players, arms, pulls, sums, counts.low, counts.high, squares=None if squares is None else squares[cells]
+    )
     policy: Policy = setup.policy.for_rewards(setup.low, setup.high)
     pair: list[Policy] = [policy, IndTSV()] if policy.shares else [PosseTS(), policy]
     traffic = chosen[acting].sum(axis=1)
@@ -106,7 +107,7 @@ def savings(
     problems = max(6, min(PROBLEMS, MOST_WORK // work))
     part = min(1.0, MOST_WORK / (work * problems))  # only the beginning of a very long run is simulated
     result = simulate(
-        problems_of(fit(some, squares), some.low, problems, seed=0),
+        problems_of(fit(some), some.low, problems, seed=0),
         pair,
         max(1, round(rounds * part)),
         schedule=Random((traffic / rounds).tolist()),

@@ -127,13 +127,13 @@ class AnalysisProcess:
 def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
     """What the function of `analysis` for this kind is called with."""
     if kind == "diagnosis":
-        return snapshot.counts, snapshot.squares
+        return snapshot.counted, snapshot.notes
     offered = np.array([here for _, here in snapshot.arms], bool)
     if kind == "conclusion":
-        known = snapshot.counts, snapshot.squares, offered, snapshot.setup.to_dict()
+        known = snapshot.counted, offered, snapshot.setup.to_dict()
         alarms = [(guard.outcome, guard.arm) for guard in snapshot.watch.guards if guard.alarm]
-        return snapshot.evidence, *known, snapshot.decisions, snapshot.head, alarms
-    return snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict()
+        return snapshot.evidence, *known, snapshot.decisions, snapshot.head, alarms, snapshot.notes
+    return snapshot.counted, snapshot.chosen, offered, snapshot.setup.to_dict()
 
 
 def _is_due(latest: _Analysis | None, kind: str, snapshot: Snapshot) -> bool:

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from posse.insight.conclusion.api import Conclusion, conclusion_of
 from posse.insight.conclusion.chances import best_chances
 from posse.insight.conclusion.evidence import ConclusionEvidence
+from posse.insight.logs import left_out
 from posse.insight.watching.api import Watch, evidence_for, guard_states, watch_of
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner import Counts
@@ -84,12 +85,12 @@ class LogEvidence:
                 break
         self.complete = self.made == made and self.answered == end
 
-    def watched(self, state: LearnerState) -> Watch:
-        """What the evidence says, and how the guards stand."""
+    def watched(self, state: LearnerState, early: int | None) -> Watch:
+        """What the evidence says, and how the guards stand; `early` rewards are left out."""
         arms, outcomes, (counts, sums, raised) = state.arm_roster.names, state.setup.outcomes, state.guard.tallies
         alarms = {(list(outcomes)[outcome], arms[arm]) for outcome, arm in np.argwhere(raised).tolist()}
         guards = guard_states(outcomes, arms, counts, sums / GRID, alarms, self._first)
-        notes = []
+        notes = left_out(early)
         if not self.complete:
             notes.append(f"{self.made:,} of {state.decisions:,} decisions are read so far; look again in a moment")
         if self.unknown:
@@ -123,17 +124,16 @@ class LogEvidence:
 def conclude_from(
     evidence: bytes,
     counts: Counts,
-    squares: np.ndarray,
     offered: np.ndarray,
-    setup: dict[str, Any],
-    decisions: int,
-    digest: str,
-    alarms: list[tuple[str, str]],
+    *about: Any,
 ) -> Conclusion:
-    """What follows from an experiment's evidence, pickled at one moment, and from the model of its players."""
+    """What follows from an experiment's evidence, pickled at one moment, and from the model of its players.
+
+    `about` is what `conclusion_of` takes beside that.
+    """
     known: ConclusionEvidence = pickle.loads(evidence)
-    best = best_chances(counts, squares, offered, known.present_of(*counts.pulls.shape))
-    return conclusion_of(known, best, counts, offered, setup, decisions, digest, alarms)
+    best = best_chances(counts, offered, known.present_of(*counts.pulls.shape))
+    return conclusion_of(known, best, counts, offered, *about)
 
 
 def _probabilities(written: list[bytes], arms: int) -> np.ndarray:

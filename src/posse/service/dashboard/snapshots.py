@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from posse.confidence import reward_interval
+from posse.insight.logs import left_out
 from posse.insight.watching.api import Watch
+from posse.learner import Counts
 from posse.learner.state import LearnerState
-from posse.policies.statistics import SQUARES
-from posse.rewards import GRID
 from posse.service.dashboard.analysis_process import LARGEST
 from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
 from posse.service.dashboard.log_evidence import LogEvidence
 from posse.service.storage import database, log_rows, queries
+from posse.service.storage.complete_counts import complete_counts
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.read_cache import MOST_PAIRS, BoundedCache
 from posse.service.storage.store import ServiceStore
@@ -45,6 +46,8 @@ class Snapshot:
     late: Lateness
     recent: Sequence[Any]
     watch: Watch
+    counted: Counts  # pulls whose reward is known, without early rewards: for analyses
+    notes: tuple[str, ...]  # what is left out of them
     evidence: bytes  # for a conclusion, pickled; nothing where there are too many players and arms for one
     complete: bool = True  # whether all of the log has been read
 
@@ -58,7 +61,6 @@ class Snapshot:
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
         self.rewards, self.waiting = int(self.counts.pulls.sum()), int(state.waiting.sum())
-        self.squares = state.known.statistics[SQUARES].T / GRID  # sums of squares of the rewards on [0, 1]
         self.chosen = self.counts.pulls + state.waiting.T  # pulls, including those that wait for a reward
         self.estimates, self.lows, self.highs = beliefs(state)
         here = np.flatnonzero(state.player_roster.here)
@@ -137,6 +139,7 @@ class Snapshots:
             state, now = live.state, live.time_at(float(self._store.clock()))
             evidence = kept.evidence = kept.evidence or LogEvidence(live, row["first_arms"])
             evidence.read(connection, live)
+            counted, early = complete_counts(connection, live)
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
                 live,
@@ -145,7 +148,9 @@ class Snapshots:
                 traffic=history.traffic(connection, state.decisions, live.links, row["created_at"], now),
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
                 recent=latest_decisions(connection, live.id),
-                watch=evidence.watched(state),
+                watch=evidence.watched(state, early),
+                counted=counted,
+                notes=tuple(left_out(early)),
                 evidence=pickle.dumps(evidence.conclusion) if state.waiting.size <= LARGEST else b"",
                 complete=evidence.complete,
             )

@@ -93,7 +93,7 @@ class KeptExperiments:
         self._kept: BoundedCache[LiveExperiment] = BoundedCache(most)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    async def read(self, name: str, function: Callable[[LiveExperiment], Result]) -> Result:
+    async def read(self, name: str, function: Callable[[Connection, LiveExperiment], Result]) -> Result:
         """What a function says of an experiment as it is now."""
         lock = self._locks.get(name)
         if lock is None:
@@ -106,9 +106,12 @@ class KeptExperiments:
 
 
 def _read(
-    connection: Connection, name: str, live: LiveExperiment | None, function: Callable[[LiveExperiment], Result]
+    connection: Connection,
+    name: str,
+    live: LiveExperiment | None,
+    function: Callable[[Connection, LiveExperiment], Result],
 ) -> tuple[LiveExperiment, Result]:
     row = queries.find(connection, name)
     if live is None or live.id != row["id"] or not live.catch_up(connection, row):
         live = LiveExperiment.load(connection, row)
-    return live, function(live)
+    return live, function(connection, live)
