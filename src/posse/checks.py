@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 NARROWEST, WIDEST = 1e-100, 1e100  # of ranges
+SQLITE = b"SQLite format 3\0"  # how the file of a SQLite database begins
 
 
 def is_bool(value: Any) -> bool:
@@ -100,7 +101,7 @@ def store(record: Any, **checked: Any) -> None:
 def output_file(
     path: str | Path, option: str = "", *, endings: Sequence[str] = (), new: bool = False, to: str = "write"
 ) -> Path:
-    """The path of a file that can be written: it is no folder, and the folder that it will be in exists.
+    """The path of a file that can be written: it is no folder and no database, and the folder that it will be in exists.
 
     Args:
         path: the path that the user gave.
@@ -121,7 +122,20 @@ def output_file(
         raise FileNotFoundError(f"{start}there is no folder {found.parent} to {to} {found.name} in")
     if new and found.exists():
         raise FileExistsError(f"{given} exists already; expected the name of a new file")
+    if begins_with(found, SQLITE):
+        raise FileExistsError(f"{given} is a database, which is not overwritten; expected another file to {to} to")
     return found
+
+
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether this is a file that can be read and begins with these bytes."""
+    try:
+        if not path.is_file():  # a pipe would wait
+            return False
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False
 
 
 def _range(least: float, most: float, above: float) -> str:

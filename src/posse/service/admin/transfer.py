@@ -34,7 +34,7 @@ def export_log(store: ServiceStore, name: str, path: Path) -> int:
     """Write an experiment's log to a Parquet file, which only its owner may read; return how many rows it has."""
     import pyarrow.parquet
 
-    output_file(path)
+    output_file(path, endings=(".parquet",))
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no file, but expected a file to write to")
     rows, part = 0, path.with_name(f"{path.name}.{os.getpid()}.part")
