@@ -101,7 +101,7 @@ def store(record: Any, **checked: Any) -> None:
 def output_file(
     path: str | Path, option: str = "", *, endings: Sequence[str] = (), new: bool = False, to: str = "write"
 ) -> Path:
-    """The path of a file that can be written: it is no folder and no database, and the folder that it will be in exists.
+    """The path of a file that can be written: it is no folder and no database, and its folder exists.
 
     Args:
         path: the path that the user gave.

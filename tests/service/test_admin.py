@@ -107,7 +107,7 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeyp
         assert (tmp_path / "log.parquet").read_bytes() == before
         assert [file.name for file in tmp_path.glob("log*")] == ["log.parquet"]
         os.mkfifo(tmp_path / "pipe.parquet")
-        with pytest.raises(ValueError, match="pipe.parquet is no file"):
+        with pytest.raises(ValueError, match=r"pipe\.parquet is no file"):
             export_log(store, "teas", tmp_path / "pipe.parquet")
 
 
@@ -119,7 +119,7 @@ def test_an_export_replaces_no_database_and_nothing_but_parquet(tmp_path, name):
         for copy in ("copy.db", "copy.parquet"):
             database.backup(store.engine, tmp_path / copy)
         before = (tmp_path / name).read_bytes()
-        with pytest.raises((ValueError, FileExistsError), match="ends in .parquet|is a database"):
+        with pytest.raises((ValueError, FileExistsError), match=r"ends in \.parquet|is a database"):
             export_log(store, "teas", tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
 

@@ -19,7 +19,7 @@ from posse.attributes import WrongValue
 from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
-from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries
+from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries, sqlite_file
 from posse.service.storage import schema as tables
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.store import ServiceStore
@@ -97,6 +97,10 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
         except exc.DBAPIError as error:
             if not (error.connection_invalidated and _was_committed(store, transaction)):
                 raise
+        try:
+            sqlite_file.check_same(store.engine)
+        except errors.Unavailable as error:
+            raise errors.OutcomeUnknown(f"what was written may be lost: {error}") from error
     store.live |= transaction.touched  # at the end: a transaction takes out those that it uses
     for live in list(store.live.values())[:-BUSY]:
         live.recent.clear()
