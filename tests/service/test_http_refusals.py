@@ -66,6 +66,8 @@ def test_what_contradicts_itself_is_refused(client):
         ({"reward_range": [1, 0]}, "reward_range"),
         ({"patience": 5}, "patience"),
         ({"default_reward": 3, "patience": 5}, "default_reward"),
+        ({"default_reward": 0, "patience": 1e300}, "patience"),
+        ({"default_reward": 0, "patience": 1e-300}, "patience"),
         ({"policy": {"name": "RobustAggTS"}}, "constants"),
         ({"policy": {"name": "RobustAggTS", "constants": {}}}, "epsilon"),
         ({"policy": {"name": "PosseTS", "constants": {"color": 1}}}, "color"),
@@ -79,6 +81,12 @@ def test_what_contradicts_itself_is_refused(client):
         assert problem_of(answer, 422) == "invalid"
         assert word in answer.json()["detail"]
     assert problem_of(client.get("/v1/experiments/odd"), 404) == "unknown-experiment"
+
+
+def test_a_token_expires_within_a_hundred_years(client):
+    for expires in (1e300, 3.2e9, 0, -1):
+        answer = client.post("/v1/tokens", json={"scopes": ["read"], "expires": expires})
+        assert problem_of(answer, 422) == "invalid"
 
 
 def test_a_name_is_taken_once(client, path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pyarrow.parquet
@@ -278,5 +280,19 @@ class TestCommands:
         assert run("token", "revoke", "1") == "token 1 is revoked\n"
         assert "revoked" in run("token", "list")
         assert "no token 5" in run("token", "revoke", "5", status=2)
-        with pytest.raises(SystemExit):
-            run("token", "create", "--scope", "decide", "--expires", "soon")
+        for wrong in ("soon", "0d", "36501d", "99999999999999999d"):
+            with pytest.raises(SystemExit):
+                run("token", "create", "--scope", "decide", "--expires", wrong)
+        assert run("token", "create", "--scope", "decide", "--expires", "36500d").startswith("posse_2_")
+
+    def test_tokens_are_listed_whenever_they_expire(self, run, tmp_path):
+        """As an earlier version made them."""
+        run("db", "init")
+        for _ in range(2):
+            run("token", "create", "--scope", "decide", "--expires", "90d")
+        with contextlib.closing(sqlite3.connect(tmp_path / "posse.db")) as connection, connection:
+            connection.execute("UPDATE tokens SET expires_at = 1e300")
+        run("token", "revoke", "2")
+        first, second = run("token", "list").splitlines()
+        assert "expires after the year 9999" in first
+        assert "revoked 20" in second

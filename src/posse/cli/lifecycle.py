@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import Commands
-from posse.cli.service import add_action, date
-from posse.text import align, plural
+from posse.cli.service import add_action
+from posse.text import align, moment, plural
 
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
@@ -89,6 +89,6 @@ def _audit(store: ServiceStore, options: argparse.Namespace) -> None:
 
     after = 0
     while found := store.read(audit.entries, after, experiment=options.experiment):
-        rows = [[str(row.id), date(row.at), row.who, row.action, row.experiment, row.detail] for row in found]
+        rows = [[str(row.id), moment(row.at), row.who, row.action, row.experiment, row.detail] for row in found]
         print(*align(rows, "><"), sep="\n")
         after = found[-1].id

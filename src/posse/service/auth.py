@@ -26,7 +26,7 @@ from starlette.types import Scope
 from posse.checks import number
 from posse.learner.setup import check_name
 from posse.service.problems import HttpProblem
-from posse.service.settings import Settings
+from posse.service.settings import LONGEST_SECONDS, Settings
 from posse.service.storage import schema as tables
 from posse.service.storage.audit import COMMAND_LINE, OPEN_SERVICE, insert_sealed, seal
 from posse.service.storage.errors import Refused
@@ -91,7 +91,7 @@ class CreateToken(NamedTuple):
             if _TAKEN.fullmatch(" ".join(self.label.casefold().split())):
                 expected = "the audit trail calls somebody else so, and expected a label that nobody can mistake"
                 raise ValueError(f"label={self.label!r}, but {expected}")
-        lasts = None if self.expires is None else number("expires", self.expires, above=0)
+        lasts = None if self.expires is None else number("expires", self.expires, above=0, most=LONGEST_SECONDS)
         secret, now = secrets.token_urlsafe(32), transaction.clock()
         row: dict[str, Any] = {
             "hash": _hash(secret),

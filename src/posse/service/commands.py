@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.checks import value_range
+from posse.checks import number, value_range
 from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
 from posse.learner.reports import Reports
@@ -27,6 +27,7 @@ from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.outcomes import declared
 from posse.policies.base import Policy
+from posse.service.settings import LONGEST_SECONDS, SHORTEST_PATIENCE
 from posse.service.storage import audit, database, errors, keyed_requests, lifecycle, log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.transaction import Transaction
@@ -221,6 +222,8 @@ class Create(NamedTuple):
         request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
+        if self.patience is not None:
+            number("patience in seconds", self.patience, least=SHORTEST_PATIENCE, most=LONGEST_SECONDS)
         seed = secrets.randbits(53) if self.seed is None else self.seed
         ends = value_range("reward_range", self.reward_range, "reward")
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
