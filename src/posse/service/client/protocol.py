@@ -181,7 +181,7 @@ class ClientProtocol(RewardDelivery):
     # ---------------------------------------------------------------- what there is to see
 
     def experiments(self, archived: bool = False, search: str = "") -> Steps[list[dict[str, Any]]]:
-        """The experiments that the token may see: those that are archived, or all others; `search` is in their names."""
+        """The experiments that the token may see: archived ones, or all others; `search` is a part of their names."""
         asked = f"limit={BATCH}&archived={str(archived).lower()}&search={quote(search, safe='')}"
         return self._pages(f"/v1/experiments?{asked}&after=", "experiments", "")
 
