@@ -42,6 +42,9 @@ PRELOADED = [  # by the process that workers are forked from, so that a new work
 ]
 KILL_SECONDS = 10  # after which a worker that has not stopped is killed
 LONGEST_PAUSE = 1.0  # seconds before a worker that failed to start is started again
+START_TRIES = 5  # to start a worker before the service has ever answered
+ORPHANED = 255  # what multiprocessing gives as the exit code of a worker whose fork server died
+WATCH_SECONDS = 10.0  # how often a worker looks whether its fork server is there; a new one starts meanwhile
 SAY_SECONDS = 10  # between two lines that say that the database is away
 FILES = 500  # that a worker opens beside its connections
 READER = -1  # the number among the workers of the reader, which listens on a Unix socket where only workers ask it
@@ -209,9 +212,24 @@ class Supervisor:
             settings = replace(settings, reader=None, access_log=False, connections_per_address=one)
             listener, name = self._reader_listener, "the reader"
         given = listener, settings, number, self._folder, self._tell_ready
-        worker = self._context.Process(target=run_worker, args=given, name=name)
-        worker.start()
-        self._workers[number] = worker
+        failures = 0
+        while not self._signals:
+            worker = self._context.Process(target=run_worker, args=given, name=name)
+            try:
+                worker.start()
+                self._workers[number] = worker
+                return
+            except (EOFError, OSError) as error:  # the process that forks workers was killed, or the system is short
+                failures += 1
+                if not self._announced and failures == START_TRIES:
+                    raise RuntimeError(f"{name} could not be started: {error!r}") from error
+                logging.getLogger("posse").warning("%s could not be started, and is tried again: %r", name, error)
+                self._rest()
+
+    def _rest(self) -> None:
+        """Wait for a moment, longer each time until a worker is ready, or until a signal comes."""
+        self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
+        wait([self._wake_read], self._pause)
 
     def _wait(self) -> None:
         """Wait until a worker is ready or dies, or a signal comes."""
@@ -229,12 +247,12 @@ class Supervisor:
     def _replace(self, number: int, worker: BaseProcess) -> None:
         worker.join()
         code = worker.exitcode or 0
-        if code > 0:  # it exited by itself, and would do so again right away
+        if code > 0 and code != ORPHANED:  # it exited by itself, and would do so again right away
             if not self._announced:
                 raise RuntimeError("the service could not start; the lines above say why")
-            self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
-            wait([self._wake_read], self._pause)
-        logging.getLogger("posse").warning("%s died (%d) and is started again", worker.name, code)
+            self._rest()
+        what = "lost the process that forks workers" if code == ORPHANED else f"died ({code})"
+        logging.getLogger("posse").warning("%s %s and is started again", worker.name, what)
         self._start(number)
 
     def _stop(self) -> None:
@@ -279,9 +297,11 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
 
 
 def _stop_with_supervisor(server: WorkerServer) -> None:
-    """Stop when the supervisor is gone, even if it was killed."""
+    """Stop when the supervisor is gone, even if it was killed, or the fork server, so that nobody knows this worker."""
     if (supervisor := multiprocessing.parent_process()) is not None:
-        supervisor.join()
+        fork_server = os.getppid()
+        while supervisor.is_alive() and os.getppid() == fork_server:
+            supervisor.join(WATCH_SECONDS)
         server.stop()
 
 
