@@ -10,6 +10,10 @@ NARROWEST, WIDEST = 1e-100, 1e100  # of ranges
 SQLITE = b"SQLite format 3\0"  # how the file of a SQLite database begins
 
 
+class WrongValue(ValueError):
+    """A value that is wrong in itself, whatever else is known."""
+
+
 def is_bool(value: Any) -> bool:
     """Whether a value is True or False, NumPy's too; NumPy is not imported for it."""
     kind = type(value)
@@ -25,11 +29,11 @@ def number(
     try:
         real = float(value)
     except OverflowError:  # and too long to show
-        raise ValueError(f"{name} is too large, but expected {_range(least, most, above)}") from None
+        raise WrongValue(f"{name} is too large, but expected {_range(least, most, above)}") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name}={value!r:.200}, but expected {_range(least, most, above)}") from None
     if not (math.isfinite(real) and least <= real <= most and real > above):
-        raise ValueError(f"{name}={value!r}, but expected {_range(least, most, above)}")
+        raise WrongValue(f"{name}={value!r}, but expected {_range(least, most, above)}")
     return real
 
 
@@ -41,7 +45,10 @@ def value_range(name: str, given: Any, what: str) -> tuple[float, float]:
         raise TypeError(f"{name}={given!r}, but expected (lowest, highest)") from None
     low, high = number(f"the lowest {what}", low), number(f"the highest {what}", high)
     if not NARROWEST <= high - low <= WIDEST:
-        raise ValueError(f"{name}=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
+        expected = "(lowest, highest) with lowest < highest"
+        if low < high:
+            expected = f"a range that is between {NARROWEST:g} and {WIDEST:g} wide"
+        raise ValueError(f"{name}=({low:g}, {high:g}), but expected {expected}")
     return low, high
 
 

@@ -243,13 +243,14 @@ def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
     with caplog.at_level(logging.DEBUG), service(tmp_path, open=False, access_log=True) as client:
         caplog.clear()
         for headers in ({"Authorization": f"Bearer {secret}"}, {"Cookie": f"{COOKIE}={secret}"}):
+            client.get(f"/v1/experiments?search={secret}", headers=headers)
             client.get(f"/v1/experiments?token={secret}", headers=headers)
             client.get(f"/v1/{secret}", headers=headers)
             client.get(f"/v1/experiments/{secret}/log?after={secret}", headers=headers)
             client.post("/v1/experiments", json={"name": secret}, headers=headers)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith(("posse", "uvicorn"))]
     assert any("GET /v1/experiments 200" in line for line in lines)
-    assert not any(secret[8:] in line or "token=" in line for line in lines)
+    assert not any(secret[8:] in line or "token=" in line or "search=" in line for line in lines)
 
 
 def test_an_admin_of_one_experiment_creates_no_others_on_the_pages(guarded):

@@ -29,10 +29,10 @@ from posse.service.problems import HttpProblem
 from posse.service.settings import LONGEST_SECONDS, Settings
 from posse.service.storage import schema as tables
 from posse.service.storage.audit import COMMAND_LINE, OPEN_SERVICE, insert_sealed, seal
-from posse.service.storage.errors import Refused
+from posse.service.storage.errors import Refused, UnknownToken
 from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.store import ReadPool
-from posse.service.storage.transaction import Transaction
+from posse.service.storage.transaction import Transaction, check_new_names
 
 SCOPES = ("decide", "reward", "read", "admin")  # what a token may be for; `admin` is all of them and more
 
@@ -87,7 +87,7 @@ class CreateToken(NamedTuple):
         if not scopes:
             raise ValueError(f"no scope given; expected {', '.join(SCOPES)}")
         if self.label:
-            check_name("label", self.label)
+            check_new_names("label", [check_name("label", self.label)])
             if _TAKEN.fullmatch(" ".join(self.label.casefold().split())):
                 expected = "the audit trail calls somebody else so, and expected a label that nobody can mistake"
                 raise ValueError(f"label={self.label!r}, but {expected}")
@@ -122,7 +122,7 @@ class RevokeToken(NamedTuple):
         query = sql.select(tables.tokens).where(tables.tokens.c.id == self.token)
         found = transaction.connection.execute(query).mappings().first()
         if found is None:
-            raise ValueError(f"no token {self.token}")
+            raise UnknownToken(f"no token {self.token}")
         if found["revoked_at"] is None:
             seal(transaction.connection, tables.tokens, {**found, "revoked_at": transaction.clock()})
             transaction.note(self.by, "revoke token", detail=f"token {self.token}")

@@ -30,7 +30,7 @@ from posse.policies.base import Policy
 from posse.service.settings import LONGEST_SECONDS, SHORTEST_PATIENCE
 from posse.service.storage import audit, database, errors, keyed_requests, lifecycle, log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.transaction import Transaction
+from posse.service.storage.transaction import Transaction, check_new_names
 from posse.text import plural
 
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
@@ -230,6 +230,8 @@ class Create(NamedTuple):
         known = Attributes(self.attributes), self.player_limit, declared(self.outcomes), check_shares(self.shares)
         setup = Setup(*(self.policy, self.horizon, seed, *ends, *fixed, *known, self.control, self.burn_in))
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
+        check_new_names("arm", first["arms"])
+        check_new_names("player", first["players"])
         said = lifecycle.Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         live.move(said, live.time)
@@ -300,6 +302,8 @@ class Change(NamedTuple):
         values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
+        rosters = {"add arm": live.state.arm_roster, "join": live.state.player_roster}
+        check_new_names("name", (who for kind, who in steps if kind in rosters and who not in rosters[kind]))
         live.check_changes(steps, values, self.shares)
         shipment = lifecycle.parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
         if gone := {self.ship, *(self.ship_for or {}).values()} & set(self.retire_arms):

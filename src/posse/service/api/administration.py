@@ -112,7 +112,7 @@ async def list_tokens(request: Request) -> TokensAnswer:
     )
 
 
-@router.endpoint("DELETE", TOKENS + "/{number}", CREATE)
+@router.endpoint("DELETE", TOKENS + "/{number}", CREATE, 404)
 async def revoke_token(
     number: Annotated[int, Path(ge=1, lt=10**9)], request: Request, idempotency_key: Key = None
 ) -> RevocationAnswer:
