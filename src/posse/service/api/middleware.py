@@ -45,6 +45,7 @@ NAMES = {name for name, _ in ENCODED}
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
 CLIENT_GONE = 499  # as other servers count a client that hung up before it was answered
+GONE = "posse.gone"  # what a scope has if its client is gone
 ALWAYS = (401, 403, 421, 422, 500, 503)  # statuses of the problems that any request may have
 WITH_BODY = (*ALWAYS, 400, 408, 409, 413, 415)  # and any but GET
 OUT_OF_TIME = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
@@ -124,7 +125,7 @@ class RequestLimits:
             await answer_of(error, may_read(scope))(scope, receive, send_on)
         finally:
             self._running.discard(limit)
-            self._note(scope, status, time.perf_counter() - begun)
+            self._note(scope, CLIENT_GONE if GONE in scope else status, time.perf_counter() - begun)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
