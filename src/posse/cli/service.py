@@ -99,6 +99,7 @@ def add_action(
     def run(options: argparse.Namespace) -> None:
         from posse.service.storage.store import ServiceStore
 
+        _check_reachable(options.database)
         with contextlib.closing(ServiceStore(options.database)) as store:
             action(store, options)
 
@@ -107,6 +108,15 @@ def add_action(
     for argument in arguments:
         parser.add_argument(argument, **ARGUMENTS[argument])
     return parser
+
+
+def _check_reachable(url: str) -> None:
+    """An error that says why a PostgreSQL cannot be reached."""
+    from posse.service.storage import database
+
+    away = database.why_away(url)
+    if away is not None:
+        raise RuntimeError(away)
 
 
 def _add_database(parser: argparse.ArgumentParser) -> None:
@@ -202,6 +212,7 @@ def _upgrade(options: argparse.Namespace) -> None:
     from posse.service.storage import database
     from posse.service.storage.schema import SCHEMA
 
+    _check_reachable(options.database)
     database.upgrade(options.database)
     print(f"schema {SCHEMA}")
 

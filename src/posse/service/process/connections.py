@@ -171,7 +171,8 @@ class ClientConnection(HttpToolsProtocol):
         cycle = self._answered
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
-            cycle.scope[GONE] = True
+            scope: Any = cycle.scope
+            scope[GONE] = True
 
     # ------------------------------------------------------------ for whom it waits
 

@@ -5,7 +5,6 @@ import functools
 import json
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,10 +16,11 @@ from psycopg.rows import dict_row
 from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Connection, Engine
 
 from posse.checks import output_file
 from posse.service.storage import sqlite_file
+from posse.service.storage.address import command, parse, shown
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
@@ -39,31 +39,12 @@ def connect(url: str, silence: float | None = None) -> Engine:
 
     With `silence`, a PostgreSQL that says nothing for so many seconds counts as away, even in a long statement.
     """
-    address = _address(url)
+    address = parse(url)
     if address.get_backend_name() == "sqlite":
         return sqlite_file.connect(address, PATIENCE)
     from posse.service.storage import postgres
 
     return postgres.connect(address, PATIENCE, silence)
-
-
-def _address(url: str) -> URL:
-    """The address as SQLAlchemy takes it; an error if it is of another kind of database."""
-    expected = "expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
-    if not isinstance(url, str):
-        raise TypeError(f"database={url!r}, but {expected}")
-    several = re.fullmatch(r"(postgres(?:ql)?://(?:[^/]*@)?)([^/@,]*(?:,[^/@,]*)+)(/.*)?", url)
-    try:
-        address = sql.make_url(url if several is None else f"{several[1]}{several[3] or ''}")
-    except (exc.ArgumentError, ValueError):
-        raise ValueError(f"database={url[:20]!r}, but {expected}") from None
-    if several is not None:
-        address = address.update_query_dict({"host": several[2].split(",")})
-    if address.drivername == "sqlite" and address.database not in (None, "", ":memory:"):
-        return address
-    if address.drivername in ("postgresql", "postgres"):
-        return address.set(drivername="postgresql+psycopg")
-    raise ValueError(f"database={address.render_as_string(hide_password=True)!r}, but {expected}")
 
 
 @contextlib.contextmanager
@@ -84,7 +65,7 @@ def explained(engine: Engine) -> Iterator[None]:
     except exc.DBAPIError as error:
         raise explain(engine, error) from error
     except exc.InvalidRequestError as error:  # a table or a column that is not there
-        LOGGER.error("the database %s: %s", _place(engine), error)
+        LOGGER.error("the database %s: %s", shown(engine.url), error)
         raise Damaged(f"the database: {error}") from error
 
 
@@ -92,7 +73,7 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
     """What an error of the database means to us. Clients may see it, so where the database is goes to the log only."""
     said = _said(error)
     code = getattr(error.orig, "sqlstate", None) or ""
-    LOGGER.warning("the database %s: %s", _place(engine), said)
+    LOGGER.warning("the database %s: %s", shown(engine.url), said)
     local = engine.dialect.name == "sqlite"
     if any(word in said for word in DAMAGE) and local:
         return Damaged(f"the database: {said}; restore a backup")
@@ -109,10 +90,6 @@ def _said(error: exc.DBAPIError) -> str:
     return (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
 
 
-def _place(engine: Engine) -> str:
-    return engine.url.render_as_string(hide_password=True)
-
-
 def why_away(url: str) -> str | None:
     """Why PostgreSQL's server cannot be reached now; None if it can. An error if it turns us away for good."""
     engine = connect(url)
@@ -123,7 +100,7 @@ def why_away(url: str) -> str | None:
             return None
     except exc.DBAPIError as error:
         said = _said(error)
-        why = f"the database {_place(engine)} cannot be reached: {said}"
+        why = f"the database {shown(engine.url)} cannot be reached: {said}"
         if "FATAL: " in said and not any(word in said for word in COMES_BACK):
             raise ValueError(f"{why}; check the user, the password and the names in the database's address") from None
         return why
@@ -252,14 +229,14 @@ def version(connection: Connection) -> str | None:
 
 def check_version(engine: Engine) -> None:
     """An error that says what to do, unless the schema is the one that this posse works with."""
-    place = _place(engine)
+    place = shown(engine.url)
     sqlite_file.check_file(engine)
     with reading(engine) as connection:
         found = version(connection)
     if found is None:
-        raise ValueError(f"{place} holds no posse database; `posse db init --database {place}` makes one")
+        raise ValueError(f"{place} holds no posse database; `{command('db init', engine.url)}` makes one")
     if found != SCHEMA:
-        upgrade_it = f"back it up, then run `posse db upgrade --database {place}`"
+        upgrade_it = f"back it up, then run `{command('db upgrade', engine.url)}`"
         advice = "use a newer posse" if found > SCHEMA else upgrade_it
         raise ValueError(f"{place} has schema {found}, but this posse works with {SCHEMA}; {advice}")
 

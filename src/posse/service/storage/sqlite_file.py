@@ -11,6 +11,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.checks import SQLITE
+from posse.service.storage.address import command
 from posse.service.storage.errors import Damaged, Unavailable
 
 LOGGER = logging.getLogger("posse.service")
@@ -86,7 +87,7 @@ def check_file(engine: Engine, create: bool = False) -> None:
     if path.is_dir():
         raise ValueError(f"{path} is a folder, but expected a file for the database")
     if not create and not path.exists():
-        raise ValueError(f"there is no database {path}; `posse db init --database {engine.url}` makes one")
+        raise ValueError(f"there is no database {path}; `{command('db init', engine.url)}` makes one")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
     if create:
@@ -100,6 +101,8 @@ def check_file(engine: Engine, create: bool = False) -> None:
         with path.open("rb") as file:  # SQLite itself may go on for a while with what it has in memory
             begins = file.read(len(SQLITE))
         if not begins and not create:  # SQLite would write to it
-            raise ValueError(f"{path} is empty, and holds no posse database; `posse db init` makes one of it")
+            raise ValueError(
+                f"{path} is empty, and holds no posse database; `{command('db init', engine.url)}` makes one of it"
+            )
         if begins not in (b"", SQLITE):
             raise Damaged(f"{path}: file is not a database; restore a backup")
