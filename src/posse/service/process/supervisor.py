@@ -30,8 +30,10 @@ from posse.service.auth import is_loopback
 from posse.service.logs import write_log
 from posse.service.process.server import BACKLOG, WorkerServer
 from posse.service.settings import Settings
-from posse.service.storage import database
+from posse.service.steady_clock import since_boot
+from posse.service.storage import database, queries
 from posse.service.storage.store import ServiceStore
+from posse.text import moment
 
 PRELOADED = [  # by the process that workers are forked from, so that a new worker answers at once
     "posse.service.api.app",
@@ -46,6 +48,7 @@ START_TRIES = 5  # to start a worker before the service has ever answered
 ORPHANED = 255  # what multiprocessing gives as the exit code of a worker whose fork server died
 WATCH_SECONDS = 10.0  # how often a worker looks whether its fork server is there; a new one starts meanwhile
 SAY_SECONDS = 10  # between two lines that say that the database is away
+CLOCK_SECONDS = 2.0  # by which the log may be ahead of the machine's clock, as clocks of several machines differ
 FILES = 500  # that a worker opens beside its connections
 READER = -1  # the number among the workers of the reader, which listens on a Unix socket where only workers ask it
 NICE = 10  # the priority of the reader: decisions come first
@@ -164,6 +167,11 @@ def prepare(settings: Settings, address: str) -> None:
                 f"host={address!r} can be reached from other machines, but there is no token yet, so nobody could use "
                 "it; make one first, with the same --database: posse token create --scope admin"
             )
+        last, now = store.read(queries.last_time), settings.clock_offset + since_boot()
+        if last is not None and last > now + CLOCK_SECONDS:
+            behind = f"the machine's clock says {moment(now)}, but the log ends at {moment(last)}"
+            advice = "times go on from the log's end; if the clock is wrong, set it right and restart the service"
+            logging.getLogger("posse").warning("%s: %s", behind, advice)
         rebuild_outdated(store)
 
 
