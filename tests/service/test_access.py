@@ -253,6 +253,28 @@ def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
     assert not any(secret[8:] in line or "token=" in line or "search=" in line for line in lines)
 
 
+def test_a_refusal_says_what_is_wrong_with_the_token_and_which_is_needed(tmp_path):
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
+    expired, revoked = commit(store, CreateToken("read", expires=0.001)), commit(store, CreateToken("read"))
+    commit(store, RevokeToken(2))
+    commit(store, Create("ours", IndTSV(), ["a", "b"]))
+    ours = commit(store, CreateToken("read", "ours"))
+    store.close()
+    wrong = expired[:-5] + "wrong"
+    with service(tmp_path, open=False) as client:
+
+        def said(secret, path="/v1/experiments"):
+            headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+            return client.get(path, headers=headers).json()["detail"]
+
+        assert said(None).endswith("`posse token create --scope read` makes one.")
+        assert said(None, "/v1/audit").endswith("`posse token create --scope admin` makes one.")
+        assert said(expired).startswith("The token is expired;")
+        assert said(revoked).startswith("The token is revoked;")
+        assert said(wrong).startswith("The token is unknown;")
+        assert said(ours, "/v1/experiments/theirs").startswith("The token is for one experiment, 'ours', and")
+
+
 def test_an_admin_of_one_experiment_creates_no_others_on_the_pages(guarded):
     form = {"name": "sneaked in", "arms": "a\nb", "reward": "yes-no", "sharing": "learnt", "holdout": "0"}
     answer = guarded.ask("POST", "/experiments", "admin ours", data=form)

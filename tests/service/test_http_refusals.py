@@ -263,6 +263,13 @@ def test_a_name_that_looks_like_another_is_used_if_it_is_there(tmp_path, monkeyp
         assert client.get(path).json()["name"] == name
 
 
+def test_a_reward_of_minus_nothing_is_nothing(client, path):
+    made = client.post(f"{path}/decisions", json={"player": "Lyon"}).json()["decisions"][0]
+    client.post(f"{path}/rewards", content=f'{{"decision": "{made["id"]}", "reward": -0.0}}', headers=JSON)
+    (row,) = [row for row in client.get(f"{path}/log").json()["rows"] if row["kind"] == "reward"]
+    assert str(row["reward"]) == "0.0"
+
+
 def test_a_token_that_there_is_not_is_not_found(client):
     assert problem_of(client.delete("/v1/tokens/999"), 404) == "not-found"
 

@@ -172,7 +172,8 @@ def _first_token(database: str, url: str) -> str:
 
     with contextlib.closing(ServiceStore(database)) as store:
         if store.read(auth.tokens_exist):
-            return ""
+            another = "`posse token create --scope admin` makes one, with the same --database"
+            return f"posse: sign in at {url}/login with a token; {another}\n" if sys.stdout.isatty() else ""
         if not sys.stdout.isatty():
             return "posse: there is no token yet; make one with the same --database: posse token create --scope admin\n"
         token = commit(store, auth.CreateToken("admin", label="first"))
@@ -213,8 +214,9 @@ def _upgrade(options: argparse.Namespace) -> None:
     from posse.service.storage.schema import SCHEMA
 
     _check_reachable(options.database)
-    database.upgrade(options.database)
-    print(f"schema {SCHEMA}")
+    before = database.upgrade(options.database)
+    since = {None: "a new database", SCHEMA: "it was there already"}.get(before, f"it was {before} before")
+    print(f"schema {SCHEMA}: {since}")
 
 
 def _verify(store: ServiceStore, options: argparse.Namespace) -> None:

@@ -173,8 +173,8 @@ def reading(conclusion: Conclusion) -> list[str]:
         f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments are ever told to ship a wrong arm "
         "for anybody, however often one looks, for any rewards in their range. The best arm is the one that is best on "
         "average over the decisions so far.",
-        "Chances, costs, and the weight of rewards “from others” come from the model of the players that posse diagnose "
-        "uses.",
+        "Chances, costs, and the weight of rewards “from others” come from the model of the players that posse "
+        "diagnose uses.",
         f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
         unseen,
     ]

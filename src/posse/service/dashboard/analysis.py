@@ -90,7 +90,8 @@ def savings(
     policy and Ind-TS-V, which learns alone, make as many decisions as were really made. The difference of their regrets
     is what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
 
-    The state is "one arm" (nothing to choose), "early" (too little data), "alone" (they do not share), "more" or "less" (clearly), or "unclear".
+    The state is "one arm" (nothing to choose), "early" (too little data), "alone" (they do not share), "more" or "less"
+    (clearly), or "unclear".
     """
     importlib.import_module(written["policy"]["module"])  # a policy of the user's own may not be loaded here yet
     setup, acting = Setup.from_dict(written), chosen.sum(axis=1) > 0

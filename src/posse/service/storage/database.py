@@ -241,8 +241,8 @@ def check_version(engine: Engine) -> None:
         raise ValueError(f"{place} has schema {found}, but this posse works with {SCHEMA}; {advice}")
 
 
-def upgrade(url: str) -> None:
-    """Create the tables, or bring an older schema to the newest version, in one transaction."""
+def upgrade(url: str) -> str | None:
+    """Create the tables, or bring an older schema to the newest version, in one transaction; return what it was."""
     engine = connect(url)
     if engine.dialect.name == "sqlite":  # else no table could be made anew to which others refer
         sql.event.listen(engine, "connect", lambda opened, _: opened.execute("PRAGMA foreign_keys = OFF"))
@@ -260,6 +260,7 @@ def upgrade(url: str) -> None:
                 metadata.create_all(connection, checkfirst=False)
             if found != SCHEMA:
                 _run_alembic("stamp" if found is None else "upgrade", connection)
+        return found
     finally:
         engine.dispose()
 
