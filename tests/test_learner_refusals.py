@@ -43,7 +43,7 @@ class TestBadInput:
             ({"default_reward": 0.0, "patience": 0}, "patience in seconds=0"),
             ({"waiting_limit": 0}, "waiting_limit=0"),
             ({"keep_log": 1}, "keep_log=1"),
-            ({"reward_range": (0, 5e-324)}, "lowest < highest"),
+            ({"reward_range": (0, 5e-324)}, "between 1e-100 and 1e.100 wide"),
             ({"arms": [" "]}, "printable"),
             ({"clock": 5}, "clock=5"),
         ],

@@ -353,6 +353,14 @@ class TestWatch:
             [10 * small.value, 10 * small.low, 10 * small.high]
         )
 
+    def test_no_effect_is_larger_than_the_range_of_the_rewards(self):
+        made = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, holdout=0.5, reward_range=(0, 2))
+        for row in range(8):
+            made.observe(made.choose("north"), 2.0 * (row % 2))
+        (effect,) = watch(made).effects
+        assert (effect.low, effect.high) == (-2.0, 2.0)
+        assert all(-2 <= low <= value <= high <= 2 for _, value, low, high in effect.path)
+
     def test_rewards_that_an_arm_loses_are_found(self):
         random = np.random.default_rng(3)
         made = posse.Learner(posse.IndTS(), MEANS, ["north"], seed=5, floor=0.1, clock=lambda: 0.0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.checks import number, whole
+from posse.checks import WrongValue, number, whole
 
 CATEGORY = "category"
 Value = str | int | None
@@ -23,10 +23,6 @@ Value = str | int | None
 Kind = str | tuple[str, ...] | tuple[float, ...]
 MOST, MOST_VALUES, LONGEST = 12, 1000, 100  # attributes, values of one that are listed, characters of a name or a value
 LONGEST_NAME, DIGEST = 200, 16  # characters of a player's name, and of the digest at the end of one that was cut
-
-
-class WrongValue(ValueError):
-    """A value of an attribute that no player can have."""
 
 
 class Attributes:

@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 NARROWEST, WIDEST = 1e-100, 1e100  # of ranges
+SQLITE = b"SQLite format 3\0"  # how the file of a SQLite database begins
+
+
+class WrongValue(ValueError):
+    """A value that is wrong in itself, whatever else is known."""
 
 
 def is_bool(value: Any) -> bool:
@@ -24,11 +29,11 @@ def number(
     try:
         real = float(value)
     except OverflowError:  # and too long to show
-        raise ValueError(f"{name} is too large, but expected {_range(least, most, above)}") from None
+        raise WrongValue(f"{name} is too large, but expected {_range(least, most, above)}") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name}={value!r:.200}, but expected {_range(least, most, above)}") from None
     if not (math.isfinite(real) and least <= real <= most and real > above):
-        raise ValueError(f"{name}={value!r}, but expected {_range(least, most, above)}")
+        raise WrongValue(f"{name}={value!r}, but expected {_range(least, most, above)}")
     return real
 
 
@@ -40,7 +45,10 @@ def value_range(name: str, given: Any, what: str) -> tuple[float, float]:
         raise TypeError(f"{name}={given!r}, but expected (lowest, highest)") from None
     low, high = number(f"the lowest {what}", low), number(f"the highest {what}", high)
     if not NARROWEST <= high - low <= WIDEST:
-        raise ValueError(f"{name}=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
+        expected = "(lowest, highest) with lowest < highest"
+        if low < high:
+            expected = f"a range that is between {NARROWEST:g} and {WIDEST:g} wide"
+        raise ValueError(f"{name}=({low:g}, {high:g}), but expected {expected}")
     return low, high
 
 
@@ -100,7 +108,7 @@ def store(record: Any, **checked: Any) -> None:
 def output_file(
     path: str | Path, option: str = "", *, endings: Sequence[str] = (), new: bool = False, to: str = "write"
 ) -> Path:
-    """The path of a file that can be written: it is no folder, and the folder that it will be in exists.
+    """The path of a file that can be written: it is no folder and no database, and its folder exists.
 
     Args:
         path: the path that the user gave.
@@ -121,7 +129,20 @@ def output_file(
         raise FileNotFoundError(f"{start}there is no folder {found.parent} to {to} {found.name} in")
     if new and found.exists():
         raise FileExistsError(f"{given} exists already; expected the name of a new file")
+    if begins_with(found, SQLITE):
+        raise FileExistsError(f"{given} is a database, which is not overwritten; expected another file to {to} to")
     return found
+
+
+def begins_with(path: Path, magic: bytes) -> bool:
+    """Whether this is a file that can be read and begins with these bytes."""
+    try:
+        if not path.is_file():  # a pipe would wait
+            return False
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError:
+        return False
 
 
 def _range(least: float, most: float, above: float) -> str:

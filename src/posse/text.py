@@ -1,6 +1,7 @@
 """Text for people: tables, names, numbers and lists; and plain values for JSON."""
 
 import dataclasses
+import datetime
 import json
 import math
 import textwrap
@@ -90,6 +91,18 @@ def plural(number: int, noun: str) -> str:
     ('1 decision', '1,200 decisions')
     """
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def moment(seconds: float) -> str:
+    """A moment, in seconds since 1970, as a date and a time.
+
+    >>> moment(1_760_000_000), moment(1e300)
+    ('2025-10-09 08:53 UTC', 'after the year 9999')
+    """
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return "after the year 9999"
 
 
 def wrap(text: str, width: int = WIDTH) -> str:

@@ -64,6 +64,10 @@ class Fleet:
                     found.append(process)
         return found
 
+    def helpers(self) -> list[int]:
+        """The processes that fork workers and keep the books about them."""
+        return children()[self._supervisor.pid]
+
     def workers(self) -> list[int]:
         """The processes that answer."""
         return self._forked(is_reader=False)

@@ -243,13 +243,36 @@ def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
     with caplog.at_level(logging.DEBUG), service(tmp_path, open=False, access_log=True) as client:
         caplog.clear()
         for headers in ({"Authorization": f"Bearer {secret}"}, {"Cookie": f"{COOKIE}={secret}"}):
+            client.get(f"/v1/experiments?search={secret}", headers=headers)
             client.get(f"/v1/experiments?token={secret}", headers=headers)
             client.get(f"/v1/{secret}", headers=headers)
             client.get(f"/v1/experiments/{secret}/log?after={secret}", headers=headers)
             client.post("/v1/experiments", json={"name": secret}, headers=headers)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith(("posse", "uvicorn"))]
     assert any("GET /v1/experiments 200" in line for line in lines)
-    assert not any(secret[8:] in line or "token=" in line for line in lines)
+    assert not any(secret[8:] in line or "token=" in line or "search=" in line for line in lines)
+
+
+def test_a_refusal_says_what_is_wrong_with_the_token_and_which_is_needed(tmp_path):
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
+    expired, revoked = commit(store, CreateToken("read", expires=0.001)), commit(store, CreateToken("read"))
+    commit(store, RevokeToken(2))
+    commit(store, Create("ours", IndTSV(), ["a", "b"]))
+    ours = commit(store, CreateToken("read", "ours"))
+    store.close()
+    wrong = expired[:-5] + "wrong"
+    with service(tmp_path, open=False) as client:
+
+        def said(secret, path="/v1/experiments"):
+            headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+            return client.get(path, headers=headers).json()["detail"]
+
+        assert said(None).endswith("`posse token create --scope read` makes one.")
+        assert said(None, "/v1/audit").endswith("`posse token create --scope admin` makes one.")
+        assert said(expired).startswith("The token is expired;")
+        assert said(revoked).startswith("The token is revoked;")
+        assert said(wrong).startswith("The token is unknown;")
+        assert said(ours, "/v1/experiments/theirs").startswith("The token is for one experiment, 'ours', and")
 
 
 def test_an_admin_of_one_experiment_creates_no_others_on_the_pages(guarded):

@@ -17,6 +17,7 @@ from sqlalchemy import exc
 from test_store_exchange import FIXTURES
 
 import posse
+from posse.cli import main
 from posse.service.admin import rebuild as rebuilding
 from posse.service.admin import transfer
 from posse.service.admin import verify as verifying
@@ -25,6 +26,7 @@ from posse.service.admin.transfer import export_log, import_log
 from posse.service.admin.verify import LogAudit, verify
 from posse.service.commands import Change, Choose, Erase, Observe, TakeDefaults
 from posse.service.storage import database, queries
+from posse.service.storage.address import command, parse
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
@@ -106,9 +108,22 @@ def test_an_export_that_fails_leaves_the_old_file_and_no_other(tmp_path, monkeyp
             export_log(store, "teas", tmp_path / "log.parquet")
         assert (tmp_path / "log.parquet").read_bytes() == before
         assert [file.name for file in tmp_path.glob("log*")] == ["log.parquet"]
-        os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(ValueError, match="pipe is no file"):
-            export_log(store, "teas", tmp_path / "pipe")
+        os.mkfifo(tmp_path / "pipe.parquet")
+        with pytest.raises(ValueError, match=r"pipe\.parquet is no file"):
+            export_log(store, "teas", tmp_path / "pipe.parquet")
+
+
+@pytest.mark.parametrize("name", ["posse.db", "copy.db", "copy.parquet", "notes.txt"])
+def test_an_export_replaces_no_database_and_nothing_but_parquet(tmp_path, name):
+    with stores("sqlite", tmp_path) as (store,):
+        new(store)
+        (tmp_path / "notes.txt").write_text("notes")
+        for copy in ("copy.db", "copy.parquet"):
+            database.backup(store.engine, tmp_path / copy)
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises((ValueError, FileExistsError), match=r"ends in \.parquet|is a database"):
+            export_log(store, "teas", tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
 
 
 # ---------------------------------------------------------------- a rebuild while decisions go on
@@ -257,6 +272,27 @@ def test_a_database_that_others_may_read_is_warned_of(tmp_path, caplog):
 # ---------------------------------------------------------------- defaults, and what is said of trouble
 
 
+def test_what_to_type_names_the_database_unless_the_environment_does(monkeypatch):
+    address = parse("postgresql://somebody:hush@here/shop")
+    assert command("db init", address) == "posse db init --database postgresql://somebody:***@here/shop"
+    monkeypatch.setenv("POSSE_DATABASE", "postgresql://somebody:hush@here/shop")
+    assert command("db init", address) == "posse db init"
+    assert command("db init", parse("sqlite:///posse.db")) == "posse db init --database sqlite:///posse.db"
+
+
+def test_nothing_is_said_of_default_rewards_while_the_database_is_away(tmp_path, monkeypatch, caplog):
+    looked = threading.Event()
+
+    def away(connection):
+        looked.set()
+        raise Unavailable("it is away")
+
+    monkeypatch.setattr(queries, "where_decisions_wait", away)
+    with service(tmp_path, defaults_seconds=0.01):
+        assert looked.wait(30)
+    assert "default rewards" not in caplog.text
+
+
 def test_an_experiment_is_opened_for_its_defaults_only_when_one_may_be_due(tmp_path, monkeypatch):
     opened, looked, enough = [], [], threading.Event()
     apply, look = TakeDefaults.apply, queries.where_decisions_wait
@@ -287,12 +323,15 @@ def test_an_experiment_is_opened_for_its_defaults_only_when_one_may_be_due(tmp_p
     assert opened == ["waiting"]
 
 
-def test_what_clients_are_told_of_a_database_does_not_say_where_it_is(tmp_path, caplog):
+def test_what_clients_are_told_of_a_database_does_not_say_where_it_is(tmp_path, caplog, capsys):
     engine = database.connect("postgresql://somebody:hush@127.0.0.1:1/shop")
     with pytest.raises(Unavailable) as trouble, database.reading(engine):
         pass
     assert str(trouble.value) == "the database cannot do it now, and the log says why"
-    assert "postgresql+psycopg://somebody:***@127.0.0.1:1/shop: connection failed" in caplog.text
+    assert "the database postgresql://somebody:***@127.0.0.1:1/shop: connection failed" in caplog.text
+    assert main(["token", "list", "--database", "postgresql://somebody:hush@127.0.0.1:1/shop"]) == 1
+    said = "posse: error: the database postgresql://somebody:***@127.0.0.1:1/shop cannot be reached: connection failed"
+    assert said in capsys.readouterr().err
     with stores("sqlite", tmp_path) as (store,):
         new(store)
         with store.engine.begin() as connection:

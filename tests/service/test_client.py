@@ -111,6 +111,29 @@ def test_errors_are_the_learners(client, offers):
     assert client.buffered == 0
 
 
+def test_a_string_is_not_taken_for_its_letters(client, offers):
+    for ask in (
+        lambda: client.create("letters", "Lyon"),
+        lambda: client.create("letters", ["a", "b"], "Lyon"),
+        lambda: client.create("letters", 5),
+        lambda: client.choose(offers, "Lyon", available="coupon"),
+        lambda: client.choose(offers, 5),
+        lambda: client.change(offers, join="Paris"),
+        lambda: client.change(offers, retire_arms="coupon"),
+    ):
+        with pytest.raises(TypeError, match="but expected names, such as"):
+            ask()
+    assert client.experiments(search="letters") == []
+    assert len(client.experiment(offers)["players"]) == 2
+
+
+def test_an_experiment_is_described_and_found(client):
+    name = f"described by {type(client).__name__}"
+    assert client.create(name, ["a", "b"], description="Ask Ada.")["description"] == "Ask Ada."
+    assert [each["name"] for each in client.experiments(search=name[:-3])] == [name]
+    assert client.experiments(search="nothing & nobody") == []
+
+
 def test_good_rewards_of_a_batch_are_taken_though_one_is_refused(client, http, offers):
     first, second = client.choose(offers, ["Lyon", "Nice"])
     with pytest.raises(UnknownDecision):

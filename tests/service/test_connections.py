@@ -216,3 +216,39 @@ def test_a_crowd_of_idle_connections_stops_no_request_and_fills_no_log(tmp_path,
     client = {"client": "127.0.0.1", "request_id": "r7"}
     said = {"level": "INFO", "logger": "posse.access", "method": "GET", "route": "/healthz", "status": 200}
     assert line == {**said, **client}
+
+
+@pytest.mark.parametrize("several", [1, 3])
+def test_who_stops_reading_while_a_request_waits_is_no_error(tmp_path, monkeypatch, caplog, dial, several):
+    """The second of several requests on one connection waits until the answer to the first is taken."""
+    monkeypatch.setattr(metrics.Metrics, "text", lambda *args: b"x" * 30_000_000)
+    with service(tmp_path, idle_seconds=0.4, access_log=True) as client, caplog.at_level(logging.INFO):
+        line = dial(client, GET.replace(b"/healthz", b"/metrics") * several)
+        while not line.recv(1, socket.MSG_PEEK):
+            time.sleep(0.01)
+        time.sleep(2.0)
+        assert len(answer_on(line)) < 30_000_000
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    statuses = [record.fields["status"] for record in caplog.records if record.name == "posse.access"]
+    assert statuses == [200, 499][: min(several, 2)]
+
+
+def test_who_hangs_up_before_the_answer_is_counted_so(tmp_path, monkeypatch, caplog, dial):
+    begun, go_on, experiments = threading.Semaphore(0), threading.Event(), queries.experiments
+
+    def slow(*args, **kwargs):
+        begun.release()
+        go_on.wait(30)
+        return experiments(*args, **kwargs)
+
+    monkeypatch.setattr(queries, "experiments", slow)
+    with service(tmp_path, access_log=True) as client, caplog.at_level(logging.INFO):
+        line = dial(client, GET.replace(b"/healthz", b"/v1/experiments"))
+        assert begun.acquire(timeout=30)
+        line.close()
+        time.sleep(0.3)
+        go_on.set()
+        time.sleep(0.3)
+        client.get("/healthz")
+    statuses = [record.fields["status"] for record in caplog.records if record.name == "posse.access"]
+    assert sorted(statuses) == [200, 499]

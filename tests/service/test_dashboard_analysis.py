@@ -129,6 +129,25 @@ def test_too_little_data_gives_no_estimate():
     assert "Too early to say" in _analysis_text("savings", snapshot, found)
 
 
+def test_with_one_arm_left_there_is_nothing_to_wait_for():
+    learner, clock = learner_of_shops(300)
+    for arm in learner.arms[1:]:
+        learner.retire_arm(arm)
+    snapshot = snapshot_of(learner, clock)
+    found = _saved(snapshot)
+    assert found == {"state": "one arm"}
+    said = _analysis_text("savings", snapshot, found)
+    assert "Only one arm is offered now" in said
+    assert "Too early" not in said
+
+
+def test_differences_that_no_pair_shows_do_not_contradict_the_verdict(shops):
+    found = {"state": "free", "worst": None, "rows": [], "broken": [], "at_all": True, "p": 0.012}
+    said = _analysis_text("diagnosis", shops, {**found, "in_level": False, "in_effect": False})
+    assert "No two are shown to differ so far" in said
+    assert "Together, the players show differences (p = 0.012), but no single pair is proved to differ" in said
+
+
 def test_too_many_players_and_arms_are_analyzed_elsewhere(shops, monkeypatch):
     monkeypatch.setattr("posse.service.dashboard.analysis_process.LARGEST", 59)
     analyses = AnalysisProcess()

@@ -152,6 +152,18 @@ def test_pages_fit_a_narrow_screen(browser, url, busy, width):
             assert _fits(page), path
 
 
+def test_a_table_that_goes_on_beyond_the_edge_fades_there(browser, url, busy):
+    from playwright.sync_api import expect
+
+    with Visit(browser, url, 390, 700) as page:
+        page.goto(busy)
+        table = page.get_by_role("region", name="Table of players and arms")
+        expect(table).to_have_class("scroller more", timeout=PATIENCE)
+        assert "gradient" in table.evaluate("each => getComputedStyle(each).maskImage")
+        table.evaluate("each => { each.scrollLeft = each.scrollWidth; }")
+        expect(table).to_have_class("scroller", timeout=PATIENCE)
+
+
 def _fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 

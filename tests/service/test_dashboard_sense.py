@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -81,6 +82,7 @@ def test_the_end_names_players_with_an_arm_of_their_own(client):
     said = "Every decision is blue, except for 1 player with an arm of their own."
     assert said in Page(client.get(address).text).text.replace(" ,", ",")
     summary = Page(client.get(f"{address}/summary").text).text
+    assert re.search(r"As of 20\d\d-\d\d-\d\d \d\d:\d\d UTC, 1 decision\b", summary)
     assert "The experiment is finished; blue was shipped, with other arms for 1 player." in summary
     assert "Go on" not in summary
     assert "To stop or to go on" not in summary

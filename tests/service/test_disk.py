@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -16,16 +17,18 @@ import pytest
 from cluster import cluster
 from compared import differences, rows
 from fleet import FULL, Fleet, fleet, needs_service, new_postgres_database, run_posse
+from serving import new_experiment, problem_of, service
 from traffic import ARMS, EXPERIMENT, PLAYERS, Memory, begin, client_of, decide, report
 
 import posse
+from posse.cli import main
 from posse.service.admin.verify import verify
 from posse.service.commands import Choose, Create, Observe
 from posse.service.storage import queries
-from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage.errors import Damaged, OutcomeUnknown, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
-from stores import BACKENDS, database
+from stores import BACKENDS, Call, database
 
 PATH = f"/v1/experiments/{EXPERIMENT}"
 
@@ -119,6 +122,61 @@ def test_a_read_only_disk_is_refused_at_the_start_and_not_changed(small_disk):
     assert "readonly" in refused.stderr or "unable to open" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_database_that_is_deleted_or_replaced_takes_nothing(tmp_path, how):
+    """SQLite itself goes on with the file that it has open, and all that it acknowledges is lost."""
+    path, moved = tmp_path / "posse.db", tmp_path / "moved.db"
+    with service(tmp_path) as client:
+        experiment = new_experiment(client)
+        key = {"Idempotency-Key": "one"}
+        made = client.post(f"{experiment}/decisions", json={"player": "Lyon"}, headers=key).json()
+        shutil.copy(path, tmp_path / "copy.db")
+        path.rename(moved)
+        if how == "replaced":
+            (tmp_path / "copy.db").rename(path)
+        for method, target, body in [
+            ("POST", f"{experiment}/decisions", {"player": "Lyon"}),
+            ("POST", f"{experiment}/rewards", {"decision": made["decisions"][0]["id"], "reward": 1}),
+            ("GET", experiment, None),
+            ("GET", "/readyz", None),
+        ]:
+            assert problem_of(client.request(method, target, json=body), 503) == "unavailable"
+        moved.rename(path)
+        again = client.post(f"{experiment}/decisions", json={"player": "Lyon"}, headers=key)
+        assert again.json() == made
+        assert client.get(experiment).json()["decisions"] == 1
+
+
+def test_what_is_written_while_the_database_is_deleted_is_not_acknowledged(tmp_path):
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
+    with pytest.raises(OutcomeUnknown, match="may be lost: the database's file is gone"):
+        commit(store, Call(lambda _: (tmp_path / "posse.db").unlink()))
+    store.close()
+
+
+def test_a_backup_for_which_there_is_no_room_leaves_no_file(sound, capsys):
+    """The largest file that this process may write stands for a full disk."""
+    copy, limits = sound.with_name("copy.db"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    command = ["db", "backup", str(copy), "--database", f"sqlite:///{sound}"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))
+    try:
+        assert main(command) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capsys.readouterr().err.startswith(f"posse: error: no backup was made to {copy}: ")
+    assert [path.name for path in sound.parent.iterdir()] == ["posse.db"]
+    assert main(command) == 0
+    assert contents(copy) == contents(sound)
+
+
+def test_an_empty_file_is_no_database_and_stays_empty(tmp_path, capsys):
+    path = tmp_path / "copy.db"
+    path.touch()
+    assert main(["db", "verify", "--database", f"sqlite:///{path}"]) == 2
+    assert "copy.db is empty" in capsys.readouterr().err
+    assert path.stat().st_size == 0
 
 
 # ---------------------------------------------------------------- damage

@@ -66,6 +66,8 @@ def test_what_contradicts_itself_is_refused(client):
         ({"reward_range": [1, 0]}, "reward_range"),
         ({"patience": 5}, "patience"),
         ({"default_reward": 3, "patience": 5}, "default_reward"),
+        ({"default_reward": 0, "patience": 1e300}, "patience"),
+        ({"default_reward": 0, "patience": 1e-300}, "patience"),
         ({"policy": {"name": "RobustAggTS"}}, "constants"),
         ({"policy": {"name": "RobustAggTS", "constants": {}}}, "epsilon"),
         ({"policy": {"name": "PosseTS", "constants": {"color": 1}}}, "color"),
@@ -79,6 +81,12 @@ def test_what_contradicts_itself_is_refused(client):
         assert problem_of(answer, 422) == "invalid"
         assert word in answer.json()["detail"]
     assert problem_of(client.get("/v1/experiments/odd"), 404) == "unknown-experiment"
+
+
+def test_a_token_expires_within_a_hundred_years(client):
+    for expires in (1e300, 3.2e9, 0, -1):
+        answer = client.post("/v1/tokens", json={"scopes": ["read"], "expires": expires})
+        assert problem_of(answer, 422) == "invalid"
 
 
 def test_a_name_is_taken_once(client, path):
@@ -160,6 +168,110 @@ def test_a_body_that_never_ends_is_given_up(tmp_path):
             assert json.loads(answer.read())["type"].endswith("too-slow")
         finally:
             connection.close()
+
+
+REFUSED = [
+    ("rewards", {"decision": "0-00000000", "reward": "one"}, "body.reward: 'one', but expected a number."),
+    ("decisions", {"attributes": {"who": True}}, "body.attributes.who: True, but expected a string or a number."),
+    (
+        "decisions",
+        {"player": "p", "players": ["q"]},
+        "body: it has 'player', 'players', but expected one of player, players",
+    ),
+    ("decisions", {}, "body: it has no field, but expected one of player, players and attributes."),
+    ("decisions", [1], "body: [1], but expected one of player, players and attributes."),
+    ("decisions", {"player": "Lyon", "idempotency_key": "a b"}, "'a b', but expected visible ASCII characters without"),
+    ("decisions", {"player": "Lyon", "color": "red"}, "body.color: there is no such field."),
+    ("decisions", {"player": "x" * 201}, "but expected at most 200 characters."),
+    ("decisions", {"players": []}, "body.players: [], but expected at least 1 entries."),
+    ("rewards", {"decision": "0-00000000", "rewards": []}, "but expected one of decision and rewards."),
+    ("records", {"rewards": [{"player": "Lyon", "arm": "coupon"}]}, "body.rewards.0.reward: missing."),
+    (
+        "records",
+        {"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 7}]},
+        "=7.0, but expected a number in [0, 1]",
+    ),
+    ("", {"shares": {"coupon": 2}}, "body.shares.coupon: 2, but expected at most 1 or a list."),
+    ("", {"shares": {"coupon": [0.1, 2]}}, "body.shares.coupon.1: 2, but expected at most 1."),
+    ("", {"join": {"Lille": {"who": [1]}}}, "body.join.Lille.who: [1], but expected a string or a number."),
+    ("", {"knows_others": 1}, "body.knows_others: 1, but expected true or false."),
+]
+
+
+@pytest.mark.parametrize(("part", "body", "said"), REFUSED)
+def test_a_refusal_names_the_place_the_value_and_what_was_expected(client, path, part, body, said):
+    answer = client.post(f"{path}/{part}", json=body) if part else client.patch(path, json=body)
+    assert problem_of(answer, 422) == "invalid"
+    assert said in answer.json()["detail"]
+
+
+def test_what_would_be_ignored_is_refused(client, path):
+    twice = b'{"players": ["Lyon"], "available": ["coupon"], "available": ["nothing"]}'
+    answer = client.post(f"{path}/decisions", content=twice, headers=JSON)
+    assert problem_of(answer, 422) == "invalid"
+    assert "The field 'available' is there twice" in answer.json()["detail"]
+    colons = {"player": "Lyon", "idempotency_key": "a:b:c", "available": ["coupon"]}
+    assert client.post(f"{path}/decisions", json=colons).status_code == 200
+    for method, target, said in [
+        ("GET", "/v1/experiments?archved=true", "archved is not known (did you mean archived?)"),
+        ("GET", "/v1/experiments?limit=1&limit=2", "limit is there twice"),
+        ("GET", f"{path}/log?befor=3", "befor is not known"),
+        ("POST", f"{path}/decisions?player=Lyon", "player is not known; expected nothing"),
+    ]:
+        answer = client.request(method, target, json={"player": "Lyon"} if method == "POST" else None)
+        assert problem_of(answer, 422) == "invalid"
+        assert said in answer.json()["detail"]
+    assert client.get(path).json()["decisions"] == 1
+    assert client.get("/healthz?at=12345").status_code == 200  # as some that look after health ask
+
+
+def test_a_range_that_is_too_wide_or_too_narrow_is_told_the_limits(client):
+    for ends in ([0, 1e300], [-1e150, 1e150], [0, 1e-300]):
+        answer = client.post("/v1/experiments", json={"name": "odd", "arms": ["a", "b"], "reward_range": ends})
+        assert problem_of(answer, 422) == "invalid"
+        assert "between 1e-100 and 1e+100 wide" in answer.json()["detail"]
+
+
+ALIKE = ["trail ", " lead", "cafe\u0301"]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_new_name_that_looks_like_another_is_refused(client, path, name):
+    for more in ({"name": name}, {"arms": ["a", name]}, {"players": [name]}):
+        answer = client.post("/v1/experiments", json={"name": "looks alike", "arms": ["a", "b"], **more})
+        assert problem_of(answer, 422) == "invalid"
+        assert f"={name!r}, but expected " in answer.json()["detail"]
+    for more in ({"join": [name]}, {"add_arms": [name]}):
+        assert problem_of(client.patch(path, json=more), 422) == "invalid"
+    answer = client.post("/v1/tokens", json={"scopes": ["read"], "label": name})
+    assert problem_of(answer, 422) == "invalid"
+
+
+def test_a_name_that_looks_like_another_is_used_if_it_is_there(tmp_path, monkeypatch):
+    """As an earlier version let it be."""
+    name, arm, player = ALIKE[:3]
+    with service(tmp_path) as client:
+        with monkeypatch.context() as before:
+            before.setattr("posse.service.commands.check_new_names", lambda *_: None)
+            before.setattr("posse.service.storage.transaction.check_new_names", lambda *_: None)
+            path = new_experiment(client, name=name, arms=["a", arm], players=[player])
+        made = client.post(f"{path}/decisions", json={"player": player, "available": [arm]}).json()["decisions"]
+        assert (made[0]["player"], made[0]["arm"]) == (player, arm)
+        for change in ({"retire": [player]}, {"join": [player]}, {"retire_arms": [arm]}, {"add_arms": [arm]}):
+            assert client.patch(path, json=change).status_code == 200
+    with service(tmp_path) as client:
+        assert client.get(path).json()["name"] == name
+
+
+def test_a_reward_of_minus_nothing_is_nothing(client, path):
+    made = client.post(f"{path}/decisions", json={"player": "Lyon"}).json()["decisions"][0]
+    client.post(f"{path}/rewards", content=f'{{"decision": "{made["id"]}", "reward": -0.0}}', headers=JSON)
+    (row,) = [row for row in client.get(f"{path}/log").json()["rows"] if row["kind"] == "reward"]
+    assert str(row["reward"]) == "0.0"
+
+
+def test_a_token_that_there_is_not_is_not_found(client):
+    assert problem_of(client.delete("/v1/tokens/999"), 404) == "not-found"
 
 
 def test_an_error_in_one_of_several_says_where_it_is(client, path):

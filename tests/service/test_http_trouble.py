@@ -144,3 +144,11 @@ def test_a_stop_finishes_what_was_accepted(tmp_path, monkeypatch):
     store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
     assert store.read(queries.experiments)[0].decisions == 1
     store.close()
+
+
+def test_a_database_that_takes_too_long_is_told_in_the_log(tmp_path, monkeypatch, caplog):
+    with service(tmp_path) as client:
+        monkeypatch.setattr("posse.service.api.operation.PROBE_LIMIT", 0.1)
+        monkeypatch.setattr("posse.service.api.operation.database.check_version", lambda engine: time.sleep(0.3))
+        assert problem_of(client.get("/readyz"), 503) == "unavailable"
+    assert "not ready: the database did not answer in 0.1 s" in caplog.text

@@ -121,6 +121,9 @@ def test_what_is_wrong_has_the_protocols_code_and_status(client, path):
     for name in ("nobody", "x" * 300):
         answer = client.post(f"{FLAGS}/{name}", json={"context": LYON})
         assert (code_of(answer, 404), answer.json()["key"]) == ("FLAG_NOT_FOUND", name)
+    attributes = new_experiment(client, attributes={"device": "category"})
+    misspelt = {"context": {**LYON, "Device": "phone"}}
+    assert code_of(client.post(f"{FLAGS}/{name_of(attributes)}", json=misspelt), 400) == "INVALID_CONTEXT"
     for body in ({}, {"context": {}}):
         assert code_of(client.post(FLAGS, json=body), 400) == "TARGETING_KEY_MISSING"
     assert rows_of(client, name_of(path)) == []

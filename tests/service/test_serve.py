@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -187,6 +188,26 @@ def test_a_killed_worker_is_replaced_and_clients_notice_nothing(backend, tmp_pat
         store = ServiceStore(address)
         assert verify(store) == []
         store.close()
+
+
+def test_a_killed_fork_server_is_replaced_also_while_it_starts_workers(tmp_path):
+    with (
+        fleet(f"sqlite:///{tmp_path}/posse.db", tmp_path, 2, "--log-format", "json") as service,
+        Client(service.url, patience=60.0) as client,
+    ):
+        client.create("teas", ["green", "black"], ["north"])
+        before = service.workers()
+        for _ in range(3):
+            for helper in service.helpers():
+                service.kill(helper)
+            time.sleep(0.4)
+        until = time.monotonic() + 60
+        while not set(service.workers()) - set(before) or any(map(alive, before)):  # which stop by themselves
+            assert time.monotonic() < until, service.log.read_text()
+            time.sleep(0.1)
+        assert client.choose("teas", "north").player == "north"
+        said = [json.loads(line)["message"] for line in service.log.read_text().splitlines()]
+        assert any("lost the process that forks workers and is started again" in each for each in said)
 
 
 def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):

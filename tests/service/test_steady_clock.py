@@ -11,11 +11,13 @@ import pytest
 from posse.service.admin.verify import verify
 from posse.service.api.app import create_app
 from posse.service.commands import Choose, TakeDefaults
+from posse.service.process.supervisor import prepare
 from posse.service.settings import Settings
 from posse.service.steady_clock import SLEW, STEP, SteadyClock, offset_now
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
+from posse.text import moment
 from stores import BACKENDS, database, new
 
 MONTH = 30 * 86_400.0
@@ -151,6 +153,17 @@ def test_a_step_is_told_once_and_small_differences_are_made_up_for(caplog):
             assert last < clock()
             last = clock()
         assert last == pytest.approx(machine.wall, abs=1e-3)
+
+
+@pytest.mark.parametrize("behind", [0.0, MONTH])
+def test_a_clock_behind_the_log_is_told_at_the_start(tmp_path, caplog, behind):
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
+    new(store)
+    store.close()
+    prepare(Settings(f"sqlite:///{tmp_path}/posse.db", clock_offset=offset_now() - behind), "127.0.0.1")
+    told = [record.getMessage() for record in caplog.records if "the log ends at" in record.getMessage()]
+    assert len(told) == (behind > 0)
+    assert all(f"says {moment(time.time() - MONTH)[:10]}" in each for each in told)
 
 
 def test_a_worker_that_is_started_later_goes_on_from_the_same_time(tmp_path):

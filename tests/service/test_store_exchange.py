@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pyarrow.parquet
@@ -15,6 +17,7 @@ from alembic.script import ScriptDirectory
 import posse
 import posse.service.storage.migrations
 from posse.cli import main
+from posse.cli.service import _first_token
 from posse.policies.refresh import Refresh
 from posse.service.admin.rebuild import rebuild
 from posse.service.admin.transfer import export_log, import_log
@@ -215,7 +218,8 @@ class TestCommands:
 
     def test_a_database_from_its_making_to_its_copy(self, run, tmp_path):
         assert "posse db init" in run("db", "verify", status=2)
-        assert run("db", "init") == run("db", "upgrade") == f"schema {tables.SCHEMA}\n"
+        assert run("db", "init") == f"schema {tables.SCHEMA}: a new database\n"
+        assert run("db", "init") == run("db", "upgrade") == f"schema {tables.SCHEMA}: it was there already\n"
         store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}")
         new(store)
         answered(store)
@@ -269,6 +273,15 @@ class TestCommands:
         with pytest.raises(SystemExit):
             run("experiment", "finish", "teas", "--ship", "tea", "--ship-for", "north")
 
+    def test_a_long_name_does_not_widen_every_line(self, run, tmp_path):
+        run("db", "init")
+        store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}")
+        new(store)
+        new(store, name="x" * 200)
+        store.close()
+        assert run("experiment", "list").splitlines()[1].startswith("x" * 39 + "…  running")
+        assert all(len(line) < 130 for line in run("audit").splitlines())
+
     def test_tokens_are_made_listed_and_revoked(self, run):
         run("db", "init")
         assert run("token", "create", "--scope", "decide", "--scope", "reward", "--expires", "90d").startswith(
@@ -278,5 +291,27 @@ class TestCommands:
         assert run("token", "revoke", "1") == "token 1 is revoked\n"
         assert "revoked" in run("token", "list")
         assert "no token 5" in run("token", "revoke", "5", status=2)
-        with pytest.raises(SystemExit):
-            run("token", "create", "--scope", "decide", "--expires", "soon")
+        for wrong in ("soon", "0d", "36501d", "99999999999999999d"):
+            with pytest.raises(SystemExit):
+                run("token", "create", "--scope", "decide", "--expires", wrong)
+        assert run("token", "create", "--scope", "decide", "--expires", "36500d").startswith("posse_2_")
+
+    @pytest.mark.parametrize("terminal", [True, False])
+    def test_who_starts_a_service_again_is_told_how_to_sign_in(self, run, tmp_path, monkeypatch, terminal):
+        run("db", "init")
+        run("token", "create", "--scope", "read")
+        monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+        said = _first_token(f"sqlite:///{tmp_path / 'posse.db'}", "http://here")
+        assert said.startswith("posse: sign in at http://here/login with a token;") if terminal else said == ""
+
+    def test_tokens_are_listed_whenever_they_expire(self, run, tmp_path):
+        """As an earlier version made them."""
+        run("db", "init")
+        for _ in range(2):
+            run("token", "create", "--scope", "decide", "--expires", "90d")
+        with contextlib.closing(sqlite3.connect(tmp_path / "posse.db")) as connection, connection:
+            connection.execute("UPDATE tokens SET expires_at = 1e300")
+        run("token", "revoke", "2")
+        first, second = run("token", "list").splitlines()
+        assert "expires after the year 9999" in first
+        assert "revoked 20" in second

@@ -102,6 +102,17 @@ def test_an_expired_or_revoked_token_grants_nothing(opened):
     ]
 
 
+def test_who_revokes_the_last_token_for_everything_is_warned(opened, caplog):
+    store, clock = opened
+    for scope, experiment, expires in (("admin", None, None), ("admin", None, 60), ("admin", "teas", None)):
+        commit(store, CreateToken(scope, experiment, expires))
+    commit(store, RevokeToken(3))
+    clock.now += 61
+    assert "no token is left" not in caplog.text
+    commit(store, RevokeToken(1))
+    assert "token 1 is revoked, and no token is left that may do everything" in caplog.text
+
+
 def test_what_makes_no_sense_is_refused(opened):
     store, _ = opened
     for wrong in (

@@ -6,12 +6,13 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import Commands
-from posse.cli.service import add_action, date
-from posse.text import align, plural
+from posse.cli.service import add_action
+from posse.text import align, moment, plural, shorten
 
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
 
+WIDEST = 40  # characters of a name in a list: one long name must not widen every line
 STEPS = {
     "pause": ("paused", "let an experiment make no decisions for now; rewards still count"),
     "resume": ("running", "let a paused or finished experiment decide again"),
@@ -56,7 +57,7 @@ def _list(store: ServiceStore, options: argparse.Namespace) -> None:
     from posse.service.storage import queries
 
     rows = [
-        [one.name, one.status, plural(one.decisions, "decision"), one.description.partition("\n")[0]]
+        [shorten(one.name, WIDEST), one.status, plural(one.decisions, "decision"), one.description.partition("\n")[0]]
         for one in store.read(queries.experiments, archived=options.archived)
     ]
     print(*align(rows, "<<><"), sep="\n", end="\n" if rows else "")
@@ -89,6 +90,16 @@ def _audit(store: ServiceStore, options: argparse.Namespace) -> None:
 
     after = 0
     while found := store.read(audit.entries, after, experiment=options.experiment):
-        rows = [[str(row.id), date(row.at), row.who, row.action, row.experiment, row.detail] for row in found]
+        rows = [
+            [
+                str(row.id),
+                moment(row.at),
+                shorten(row.who, WIDEST),
+                row.action,
+                shorten(row.experiment, WIDEST),
+                row.detail,
+            ]
+            for row in found
+        ]
         print(*align(rows, "><"), sep="\n")
         after = found[-1].id

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import functools
 import importlib
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import IMPORT, Commands, add_command
-from posse.text import align, plural
+from posse.text import align, moment, plural
 
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 DATABASE = "sqlite:///posse.db"
 RATE = 30.0
 OPEN = "posse: everybody on this machine may do everything; never put a proxy in front of this service\n"
+LONGEST_DAYS = 36_500  # that a token may be valid for
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "experiment": {"metavar": "EXPERIMENT", "help": "its name"},
@@ -99,6 +99,7 @@ def add_action(
     def run(options: argparse.Namespace) -> None:
         from posse.service.storage.store import ServiceStore
 
+        _check_reachable(options.database)
         with contextlib.closing(ServiceStore(options.database)) as store:
             action(store, options)
 
@@ -107,6 +108,15 @@ def add_action(
     for argument in arguments:
         parser.add_argument(argument, **ARGUMENTS[argument])
     return parser
+
+
+def _check_reachable(url: str) -> None:
+    """An error that says why a PostgreSQL cannot be reached."""
+    from posse.service.storage import database
+
+    away = database.why_away(url)
+    if away is not None:
+        raise RuntimeError(away)
 
 
 def _add_database(parser: argparse.ArgumentParser) -> None:
@@ -122,9 +132,11 @@ def _duration(text: str) -> float:
     43200.0
     """
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
-    if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected a time such as 30m, 12h or 90d")
-    return float(match[1]) * SECONDS[match[2]]
+    seconds = 0.0 if match is None else float(match[1]) * SECONDS[match[2]]
+    if not 0 < seconds <= LONGEST_DAYS * SECONDS["d"]:
+        expected = f"a time such as 30m, 12h or 90d, and at most {LONGEST_DAYS}d"
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected {expected}")
+    return seconds
 
 
 # ---------------------------------------------------------------- the service
@@ -165,7 +177,8 @@ def _first_token(database: str, url: str) -> str:
 
     with contextlib.closing(ServiceStore(database)) as store:
         if store.read(auth.tokens_exist):
-            return ""
+            another = "`posse token create --scope admin` makes one, with the same --database"
+            return f"posse: sign in at {url}/login with a token; {another}\n" if sys.stdout.isatty() else ""
         if not sys.stdout.isatty():
             return "posse: there is no token yet; make one with the same --database: posse token create --scope admin\n"
         token = commit(store, auth.CreateToken("admin", label="first"))
@@ -205,8 +218,10 @@ def _upgrade(options: argparse.Namespace) -> None:
     from posse.service.storage import database
     from posse.service.storage.schema import SCHEMA
 
-    database.upgrade(options.database)
-    print(f"schema {SCHEMA}")
+    _check_reachable(options.database)
+    before = database.upgrade(options.database)
+    since = {None: "a new database", SCHEMA: "it was there already"}.get(before, f"it was {before} before")
+    print(f"schema {SCHEMA}: {since}")
 
 
 def _verify(store: ServiceStore, options: argparse.Namespace) -> None:
@@ -271,11 +286,12 @@ def _list(store: ServiceStore, options: argparse.Namespace) -> None:
 
     now, rows = store.clock(), []
     for token in store.read(auth.all_tokens):
-        until = "never expires" if token.expires_at is None else f"expires {date(token.expires_at)}"
         if token.revoked_at is not None:
-            until = f"revoked {date(token.revoked_at)}"
-        elif token.expires_at is not None and token.expires_at <= now:
-            until = f"expired {date(token.expires_at)}"
+            until = f"revoked {moment(token.revoked_at)}"
+        elif token.expires_at is None:
+            until = "never expires"
+        else:
+            until = f"{'expired' if token.expires_at <= now else 'expires'} {moment(token.expires_at)}"
         where = "all experiments" if token.name is None else repr(token.name)
         rows.append([str(token.id), token.scopes.replace(" ", "+"), where, until, token.label])
     print(*align(rows, "><"), sep="\n", end="\n" if rows else "")
@@ -287,8 +303,3 @@ def _revoke(store: ServiceStore, options: argparse.Namespace) -> None:
 
     commit(store, RevokeToken(options.token))
     print(f"token {options.token} is revoked")
-
-
-def date(seconds: float) -> str:
-    """A moment as people read it."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -82,7 +82,7 @@ class Setup:
 
     def check_reward(self, name: str, reward: Any) -> float:
         """A reward as a float in the range that was declared."""
-        return number(name, reward, least=self.low, most=self.high)
+        return number(name, reward, least=self.low, most=self.high) + 0.0  # −0 becomes 0
 
     def check_outcome(self, decision: str, name: Any, value: Any) -> tuple[int, float]:
         """The place of an outcome, and its value as a float in the range that was declared."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from posse.attributes import Value, WrongValue
+from posse.attributes import Value
+from posse.checks import WrongValue
 from posse.decision import Decision, as_number, listed, write_id
 from posse.learner import kernel
 from posse.learner.core import OF_SUMMARY, Core, roomy

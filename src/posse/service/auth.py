@@ -26,13 +26,13 @@ from starlette.types import Scope
 from posse.checks import number
 from posse.learner.setup import check_name
 from posse.service.problems import HttpProblem
-from posse.service.settings import Settings
+from posse.service.settings import LONGEST_SECONDS, Settings
 from posse.service.storage import schema as tables
 from posse.service.storage.audit import COMMAND_LINE, OPEN_SERVICE, insert_sealed, seal
-from posse.service.storage.errors import Refused
+from posse.service.storage.errors import Refused, UnknownToken
 from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.store import ReadPool
-from posse.service.storage.transaction import Transaction
+from posse.service.storage.transaction import Transaction, check_new_names
 
 SCOPES = ("decide", "reward", "read", "admin")  # what a token may be for; `admin` is all of them and more
 
@@ -43,7 +43,6 @@ _NAMED = sql.select(tables.tokens, tables.experiments.c.name).select_from(
 )
 COOKIE = "posse_token"
 CHALLENGE = 'Bearer realm="posse"'
-HOW_TO_CREATE = "`posse token create --scope decide` makes one"
 LOOKS = 10  # at the tokens in `trust_seconds`, at most, however many unknown ones come
 FORWARDING = (
     *("forwarded", "via", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "x-forwarded", "x-real-ip"),
@@ -87,11 +86,11 @@ class CreateToken(NamedTuple):
         if not scopes:
             raise ValueError(f"no scope given; expected {', '.join(SCOPES)}")
         if self.label:
-            check_name("label", self.label)
+            check_new_names("label", [check_name("label", self.label)])
             if _TAKEN.fullmatch(" ".join(self.label.casefold().split())):
                 expected = "the audit trail calls somebody else so, and expected a label that nobody can mistake"
                 raise ValueError(f"label={self.label!r}, but {expected}")
-        lasts = None if self.expires is None else number("expires", self.expires, above=0)
+        lasts = None if self.expires is None else number("expires", self.expires, above=0, most=LONGEST_SECONDS)
         secret, now = secrets.token_urlsafe(32), transaction.clock()
         row: dict[str, Any] = {
             "hash": _hash(secret),
@@ -122,11 +121,21 @@ class RevokeToken(NamedTuple):
         query = sql.select(tables.tokens).where(tables.tokens.c.id == self.token)
         found = transaction.connection.execute(query).mappings().first()
         if found is None:
-            raise ValueError(f"no token {self.token}")
+            raise UnknownToken(f"no token {self.token}")
         if found["revoked_at"] is None:
-            seal(transaction.connection, tables.tokens, {**found, "revoked_at": transaction.clock()})
+            now, rows = transaction.clock(), all_tokens(transaction.connection)
+            mighty = [row.id for row in rows if _does_everything(row, now)]
+            seal(transaction.connection, tables.tokens, {**found, "revoked_at": now})
             transaction.note(self.by, "revoke token", detail=f"token {self.token}")
+            if mighty == [self.token]:
+                left = "no token is left that may do everything; `posse token create --scope admin` makes one"
+                transaction.alarms.append(f"token {self.token} is revoked, and {left}")
             request.remember("true", [])
+
+
+def _does_everything(row: Any, now: float) -> bool:
+    valid = row.revoked_at is None and (row.expires_at is None or now < row.expires_at)
+    return valid and row.experiment is None and "admin" in row.scopes.split()
 
 
 def token_number(token: str) -> int | None:
@@ -137,12 +146,22 @@ def token_number(token: str) -> int | None:
 
 def grant_of(row: Any, token: str, now: float) -> TokenGrant | None:
     """What the holder of a token may do, by the row that has its number; None if it is wrong, expired or revoked."""
-    match = _FORM.fullmatch(token)
-    if match is None or not hmac.compare_digest(row.hash, _hash(match[2])) or row.revoked_at is not None:
-        return None
-    if row.expires_at is not None and now >= row.expires_at:
+    if why_refused(row, token, now) is not None:
         return None
     return TokenGrant(frozenset(row.scopes.split()), row.name, row.label or f"token {row.id}")
+
+
+def why_refused(row: Any, token: str, now: float) -> str | None:
+    """What is wrong with a token, by the row that has its number, if there is one; None if nothing is.
+
+    That a token has ended is said only to who has its secret.
+    """
+    match = _FORM.fullmatch(token)
+    if row is None or match is None or not hmac.compare_digest(row.hash, _hash(match[2])):
+        return "unknown"
+    if row.revoked_at is not None:
+        return "revoked"
+    return "expired" if row.expires_at is not None and now >= row.expires_at else None
 
 
 def tokens_exist(connection: Connection) -> bool:
@@ -183,8 +202,13 @@ def why_denied(grant: TokenGrant, permission: Permission, experiment: str | None
     if scope is not None and not grant.scopes & {scope, "admin"}:
         return f"This needs the scope {scope}; `posse token create --scope {scope}` makes such a token."
     if grant.experiment is not None and (permission.every_experiment or experiment not in (None, grant.experiment)):
-        return "The token is for one experiment, and this is about others; use another token."
+        return f"The token is for one experiment, {grant.experiment!r}, and this is about others; use another token."
     return None
+
+
+def _how_to_create(scope: str | None) -> str:
+    """How to make a token that is for something; None for any."""
+    return f"`posse token create --scope {scope or 'read'}` makes one"
 
 
 def allows(grant: TokenGrant, permission: Permission, experiment: str | None = None) -> bool:
@@ -239,11 +263,12 @@ class Authenticator:
         if kind.lower() != "bearer":
             secret = request.headers.get("x-api-key", "")
         if not secret.strip():
-            detail = f"Send a token as `Authorization: Bearer …`; {HOW_TO_CREATE}."
+            detail = f"Send a token as `Authorization: Bearer …`; {_how_to_create(permission.scope)}."
             raise HttpProblem("no-token", detail, {"WWW-Authenticate": CHALLENGE})
         grant = await self.look_up(secret.strip())
         if grant is None:
-            detail = f"The token is unknown, expired or revoked; {HOW_TO_CREATE}."
+            why = why_refused(self._known.get(token_number(secret.strip()) or 0), secret.strip(), self._clock())
+            detail = f"The token is {why or 'unknown'}; {_how_to_create(permission.scope)}."
             raise HttpProblem("bad-token", detail, {"WWW-Authenticate": CHALLENGE + ', error="invalid_token"'})
         denied = why_denied(grant, permission, request.path_params.get("name"))
         if denied is not None:
@@ -300,7 +325,7 @@ def check_direct(request: Request) -> None:
     if not _is_this_machine(host):
         detail = (
             f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
-            f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
+            f"To reach it by another name, create a token first: {_how_to_create('admin')}."
         )
         raise HttpProblem("wrong-host", detail)
     sign = next((name for name in request.headers if name.startswith(FORWARDING)), None)

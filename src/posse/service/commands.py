@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.checks import value_range
+from posse.checks import number, value_range
 from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
 from posse.learner.reports import Reports
@@ -27,9 +27,10 @@ from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.outcomes import declared
 from posse.policies.base import Policy
+from posse.service.settings import LONGEST_SECONDS, SHORTEST_PATIENCE
 from posse.service.storage import audit, database, errors, keyed_requests, lifecycle, log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.transaction import Transaction
+from posse.service.storage.transaction import Transaction, check_new_names
 from posse.text import plural
 
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
@@ -221,12 +222,16 @@ class Create(NamedTuple):
         request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
+        if self.patience is not None:
+            number("patience in seconds", self.patience, least=SHORTEST_PATIENCE, most=LONGEST_SECONDS)
         seed = secrets.randbits(53) if self.seed is None else self.seed
         ends = value_range("reward_range", self.reward_range, "reward")
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
         known = Attributes(self.attributes), self.player_limit, declared(self.outcomes), check_shares(self.shares)
         setup = Setup(*(self.policy, self.horizon, seed, *ends, *fixed, *known, self.control, self.burn_in))
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
+        check_new_names("arm", first["arms"])
+        check_new_names("player", first["players"])
         said = lifecycle.Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         live.move(said, live.time)
@@ -297,6 +302,8 @@ class Change(NamedTuple):
         values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
+        rosters = {"add arm": live.state.arm_roster, "join": live.state.player_roster}
+        check_new_names("name", (who for kind, who in steps if kind in rosters and who not in rosters[kind]))
         live.check_changes(steps, values, self.shares)
         shipment = lifecycle.parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
         if gone := {self.ship, *(self.ship_for or {}).values()} & set(self.retire_arms):

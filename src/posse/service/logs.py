@@ -26,6 +26,7 @@ def write_log(form: str = "text") -> None:
     handler.addFilter(RepeatFilter())
     handler.addFilter(TokenFilter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.captureWarnings(True)  # those of Python are lines like all others
     for noisy in ("uvicorn", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

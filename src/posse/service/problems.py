@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -13,11 +14,35 @@ from starlette.routing import Match, Route
 
 from posse.service.logs import without_tokens
 from posse.service.storage import errors as storage
+from posse.text import listed
 
 TYPE = "urn:posse:problem:"
 MEDIA_TYPE = "application/problem+json"
 WORST = 20  # errors that are listed, at most
-FORMS = ("one", "several", "combination")  # which form a body has; no part of where an error is
+FORM = "form"  # the type of the error that a body has none of the fields that tell its forms apart, or several
+SHOULD_BE = "Input should be "  # how most of pydantic's errors begin
+TOLD = {"missing": "missing", "extra_forbidden": "there is no such field"}
+WORDS = {
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "a whole number"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "an object"),
+    "bool_type": "true or false",
+    "float_type": "a number",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "list_type": "a list",
+    "string_pattern_mismatch": "visible ASCII characters without spaces",  # there is no other pattern
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+    "string_type": "a string",
+    "too_long": "at most {max_length} entries",
+    "too_short": "at least {min_length} entries",
+    "union_tag_invalid": "one of {expected_tags}",
+}
+"""What was expected, by the type of pydantic's error; of all others pydantic's own words are taken."""
+SHOWN = reprlib.Repr()  # values in errors, none of which is long
+SHOWN.maxstring, SHOWN.maxlevel = 60, 2
 
 KINDS: dict[str, tuple[int, str]] = {
     "not-json": (400, "The body is not JSON"),
@@ -59,6 +84,7 @@ KINDS: dict[str, tuple[int, str]] = {
 
 ERRORS: list[tuple[type[Exception], str, str]] = [
     (storage.UnknownExperiment, "unknown-experiment", "GET /v1/experiments lists those there are."),
+    (storage.UnknownToken, "not-found", "GET /v1/tokens lists those there are."),
     (storage.ExperimentExists, "experiment-exists", "Take another name, or use the one there is."),
     (
         storage.ConflictingKey,
@@ -173,16 +199,55 @@ def problem_of(error: Exception, may_read: bool = False) -> HttpProblem | None:
     return None
 
 
+# ---------------------------------------------------------------- what is wrong with a request
+
+
 def _what_is_wrong(error: RequestValidationError) -> HttpProblem:
-    """All that is wrong with a request, without repeating what it said."""
+    """All that is wrong with a request, each with its place, the value and what was expected."""
+    by_place: dict[tuple[Any, ...], list[Any]] = {}
+    for each in error.errors():
+        by_place.setdefault(_place(each, error.body), []).append(each)
+    inner = {place[:end] for place in by_place for end in range(1, len(place))}  # of a union, another form fits better
+    places = [place for place in by_place if place not in inner]
     found = [
-        {
-            "where": ".".join(str(part) for part in each["loc"] if part not in FORMS)[:200],
-            "what": str(each["msg"]).removeprefix("Value error, ")[:500],
-        }
-        for each in error.errors()[:WORST]
+        {"where": ".".join(map(str, place))[:200], "what": _in_words(by_place[place])[:500]} for place in places[:WORST]
     ]
-    first = found[0]
-    more = f" ({len(error.errors()) - 1} more in `errors`.)" if len(error.errors()) > 1 else ""
-    detail = f"{first['where']}: {first['what']}.{more} Nothing was changed; correct it and send it again."
+    more = f" ({len(places) - 1} more in `errors`.)" if len(places) > 1 else ""
+    detail = f"{found[0]['where']}: {found[0]['what']}.{more} Nothing was changed; correct it and send it again."
     return HttpProblem("invalid", detail, errors=found)
+
+
+def _place(error: Mapping[str, Any], body: Any) -> tuple[Any, ...]:
+    """Where an error is in the request; what only names one of the forms that a value may have is left out."""
+    first, *rest = error["loc"]
+    if first != "body":
+        return (first, *rest)
+    place = [first]
+    for number, part in enumerate(rest):
+        known = part in body if isinstance(body, dict) else isinstance(body, list) and isinstance(part, int)
+        if known:
+            body = body[part]
+        if known or (error["type"] == "missing" and number == len(rest) - 1):
+            place.append(part)
+    return tuple(place)
+
+
+def _in_words(errors: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong in one place, where a value may have several forms and fits none of them."""
+    kind, said, given = errors[0]["type"], str(errors[0]["msg"]), errors[0].get("input")
+    if kind in TOLD:
+        return TOLD[kind]
+    shown = SHOWN.repr(given)
+    if kind == FORM:
+        shown = f"it has {listed(map(SHOWN.repr, given), 5) or 'no field'}" if isinstance(given, dict) else shown
+        return f"{shown}, but {said}"
+    expected = dict.fromkeys(filter(None, map(_expected, errors)))
+    return f"{shown}, but expected {' or '.join(expected)}" if expected else said.removeprefix("Value error, ")
+
+
+def _expected(error: Mapping[str, Any]) -> str:
+    """What was expected; nothing if the error's message says all."""
+    if error["type"] in WORDS:
+        return WORDS[error["type"]].format(**error.get("ctx", {}))
+    said = str(error["msg"])
+    return said.removeprefix(SHOULD_BE) if said.startswith(SHOULD_BE) else ""

@@ -9,6 +9,8 @@ LARGEST_BODY = 1 << 20  # bytes
 LARGEST_BATCH = 1000  # decisions, rewards or names in one request
 LARGEST_PAGE = 10_000  # rows of the log in one answer
 LARGEST_LIST = 1000  # experiments, or players with their numbers, in one answer
+SHORTEST_PATIENCE = 0.001  # seconds
+LONGEST_SECONDS = 100 * 365 * 86_400  # that a token may be valid for, and a decision may wait
 
 
 @dataclass(frozen=True)

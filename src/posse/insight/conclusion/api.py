@@ -131,7 +131,9 @@ class Conclusion(Summarized):
         """Everything as plain data that JSON can hold."""
         return {"schema": 1, "kind": "conclusion", "verdict": self.verdict, **plain(self)}
 
-    def page(self, watch: Watch | None = None, *, title: str = "", asked: str = "", ended: str = "") -> str:
+    def page(
+        self, watch: Watch | None = None, *, title: str = "", asked: str = "", ended: str = "", at: float | None = None
+    ) -> str:
         """One page of HTML that prints well: a summary of the whole experiment.
 
         Args:
@@ -139,10 +141,11 @@ class Conclusion(Summarized):
             title: the experiment's name.
             asked: what the experiment was to find out.
             ended: how the experiment ended, if it has: the page then has nothing about going on.
+            at: when the log was read, in seconds since 1970, for the foot of the page.
         """
         from posse.insight.conclusion.page import to_page
 
-        return to_page(self, watch, title, asked, ended)
+        return to_page(self, watch, title, asked, ended, at)
 
     def __str__(self) -> str:
         return text.to_text(self)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from posse.insight.conclusion import text
 from posse.insight.report import templates
 from posse.insight.watching.text import check_sentence, effect_sentence, guard_table
-from posse.text import listed, plural
+from posse.text import listed, moment, plural
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ LINES, ARMS, LEAST = 14, 10, 3  # of all tables together, of the arms at most, a
 WIDTH = 200  # of a picture, in its own units
 
 
-def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str, ended: str) -> str:
+def to_page(
+    conclusion: Conclusion, watch: Watch | None, title: str, asked: str, ended: str, at: float | None = None
+) -> str:
     """The page."""
     guards = sorted(watch.guards, key=lambda guard: not guard.alarm) if watch else []
     arms = _arms(conclusion)
@@ -45,6 +47,7 @@ def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str,
             guards=guard_table(guards[:guarded]) if guards else [],
             more_guards=plural(len(guards) - guarded, "more guard") if len(guards) > guarded else "",
             reading=text.reading(conclusion),
+            as_of="" if at is None else f"As of {moment(at)}, {plural(conclusion.decisions, 'decision')}",
             digest=conclusion.digest,
             version=__version__,
         )

@@ -209,8 +209,8 @@ def reading(conclusion: Conclusion) -> list[str]:
         f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments are ever told to ship a wrong arm "
         "for anybody, however often one looks, for any rewards in their range. The best arm is the one that is best on "
         "average over the decisions so far.",
-        "Likely means, chances, and what stopping or going on costs come from the model of the players that posse "
-        "diagnose uses. “Mean within”, “minus it” and “Ship” rest on no model, so they allow for much more.",
+        "Likely means, chances, costs, and the weight of rewards “from others” come from the model of the players that "
+        "posse diagnose uses. “Mean within”, “minus it” and “Ship” rest on no model, so they allow for much more.",
         f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
         unseen,
     ]

@@ -190,10 +190,11 @@ def watch_of(
 
 
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:
+    """An effect in units of the rewards. No two means differ by more than their range, so nothing is beyond it."""
     counts, *ends = found.path(INTERVAL)
-    path = zip(counts.tolist(), *((scale * each).tolist() for each in ends), strict=True)
-    value, low, high = found.estimate(INTERVAL)
-    return Effect(against, found.count, scale * value, scale * low, scale * high, tuple(path))
+    path = zip(counts.tolist(), *((scale * np.clip(each, -1, 1)).tolist() for each in ends), strict=True)
+    value, low, high = (scale * min(max(each, -1.0), 1.0) for each in found.estimate(INTERVAL))
+    return Effect(against, found.count, value, low, high, tuple(path))
 
 
 def _tallies(blocks: LogBlocks, outcomes: Mapping[str, Outcome]) -> tuple[np.ndarray, np.ndarray]:

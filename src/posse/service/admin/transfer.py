@@ -19,7 +19,7 @@ from posse.learner.ledger import Row
 from posse.learner.log import check_rows, events_of, outcomes_of, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
-from posse.service.storage import audit, database, log_rows, queries
+from posse.service.storage import audit, database, log_rows, queries, sqlite_file
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
@@ -34,7 +34,7 @@ def export_log(store: ServiceStore, name: str, path: Path) -> int:
     """Write an experiment's log to a Parquet file, which only its owner may read; return how many rows it has."""
     import pyarrow.parquet
 
-    output_file(path)
+    output_file(path, endings=(".parquet",))
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is no file, but expected a file to write to")
     rows, part = 0, path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -43,7 +43,7 @@ def export_log(store: ServiceStore, name: str, path: Path) -> int:
             tables = queries.log_tables(connection, name)
             first = next(tables)
             with (
-                open(part, "wb", opener=lambda file, flags: os.open(file, flags, database.PRIVATE)) as file,
+                sqlite_file.private(part) as file,
                 pyarrow.parquet.ParquetWriter(file, first.schema) as writer,
             ):
                 for table in itertools.chain([first], tables):

@@ -12,6 +12,7 @@ from posse.service.api.middleware import ApiRouter
 from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key, Limit
 from posse.service.api.routes import Name as InPath
 from posse.service.auth import CREATE, CreateToken, RevokeToken
+from posse.service.settings import LONGEST_SECONDS
 from posse.service.storage import audit
 
 TOKENS = "/v1/tokens"
@@ -24,7 +25,7 @@ class TokenBody(Body):
 
     scopes: Scopes
     experiment: ExperimentName | None = Field(None, description="The only one that it is for; null for all")
-    expires: Real | None = Field(None, gt=0, description="In how many seconds; null for never")
+    expires: Real | None = Field(None, gt=0, le=LONGEST_SECONDS, description="In how many seconds; null for never")
     label: Name | None = Field(None, description="To know it by, in the audit trail too")
 
 
@@ -111,7 +112,7 @@ async def list_tokens(request: Request) -> TokensAnswer:
     )
 
 
-@router.endpoint("DELETE", TOKENS + "/{number}", CREATE)
+@router.endpoint("DELETE", TOKENS + "/{number}", CREATE, 404)
 async def revoke_token(
     number: Annotated[int, Path(ge=1, lt=10**9)], request: Request, idempotency_key: Key = None
 ) -> RevocationAnswer:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from fastapi import FastAPI
 
@@ -87,7 +87,7 @@ async def _take_defaults(app: FastAPI) -> None:
     due: dict[int, float] = {}  # when to look at an experiment again, by id; ∞ where no default is ever taken
     while seconds is not None:
         await asyncio.sleep(seconds)
-        with _logged("of all experiments"):
+        with _logged("of all experiments"), suppress(errors.Unavailable):  # that is in the log, and none may be due
             now = state.store.clock()
             waiting = await state.read_pool.query(queries.where_decisions_wait)
             if new := waiting.keys() - due.keys():

@@ -21,7 +21,7 @@ from posse.outcomes import MOST as MOST_OUTCOMES
 from posse.policies.base import Policy, all_policies
 from posse.service.api.answers import AnyLogRow, OutcomeBody, Table
 from posse.service.commands import RewardOutcome
-from posse.service.settings import LARGEST_BATCH
+from posse.service.settings import LARGEST_BATCH, LONGEST_SECONDS, SHORTEST_PATIENCE
 from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
 from posse.service.storage.transaction import check_experiment_name
 
@@ -154,7 +154,7 @@ class ExperimentBody(Body):
     floor: Real = Field(0.0, ge=0, le=1)
     holdout: Real = Field(0.0, ge=0, le=1)
     default_reward: Real | None = None
-    patience: Real | None = Field(None, gt=0)
+    patience: Real | None = Field(None, ge=SHORTEST_PATIENCE, le=LONGEST_SECONDS, description="In seconds")
     attributes: dict[str, Literal["category"] | list[str] | list[Real]] = Field(
         {},
         max_length=MOST,

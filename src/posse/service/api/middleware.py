@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import logging
 import re
 import secrets
@@ -18,6 +19,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from posse.checks import did_you_mean
 from posse.service.auth import Endpoint, Permission, check_origin, may_read, needed, needs
 from posse.service.logs import ACCESS, request_id, without_tokens
 from posse.service.metrics import Metrics
@@ -43,6 +45,7 @@ NAMES = {name for name, _ in ENCODED}
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
 CLIENT_GONE = 499  # as other servers count a client that hung up before it was answered
+GONE = "posse.gone"  # what a scope has if its client is gone
 ALWAYS = (401, 403, 421, 422, 500, 503)  # statuses of the problems that any request may have
 WITH_BODY = (*ALWAYS, 400, 408, 409, 413, 415)  # and any but GET
 OUT_OF_TIME = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
@@ -122,7 +125,7 @@ class RequestLimits:
             await answer_of(error, may_read(scope))(scope, receive, send_on)
         finally:
             self._running.discard(limit)
-            self._note(scope, status, time.perf_counter() - begun)
+            self._note(scope, CLIENT_GONE if GONE in scope else status, time.perf_counter() - begun)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
@@ -182,16 +185,34 @@ class BoundedBody:
 
 
 class JsonRequest(Request):
-    """A request whose JSON is read strictly: no NaN, no half characters, bounded depth."""
+    """A request whose JSON is read strictly: no NaN, no half characters, bounded depth, no field twice."""
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
             try:
-                self._json = from_json(await self.body(), allow_inf_nan=False)
+                body = await self.body()
+                self._json = from_json(body, allow_inf_nan=False)
+                if body.count(b":") > _fields(self._json):  # only then may one be there twice
+                    json.loads(body, object_pairs_hook=_check_once, parse_int=str, parse_float=str)
             except ValueError as error:
                 advice = "Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
                 raise HttpProblem("not-json", f"{str(error)[:300]}. {advice}") from None
         return self._json
+
+
+def _fields(value: Any) -> int:
+    """How many fields all objects in a value have."""
+    if isinstance(value, dict):
+        return len(value) + sum(_fields(each) for each in value.values() if type(each) in (dict, list))
+    return sum(_fields(each) for each in value if type(each) in (dict, list)) if isinstance(value, list) else 0
+
+
+def _check_once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object in which a field is there twice: which one counts would be a guess."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise HttpProblem("invalid", f"The field {twice[:60]!r} is there twice. Nothing was changed; send it once.")
 
 
 class AuthRoute(APIRoute):
@@ -204,6 +225,7 @@ class AuthRoute(APIRoute):
 
         async def check_and_handle(request: Request) -> Response:
             request.state.grant = await request.app.state.authenticator.admit(request, permission)
+            self.check_query(request)
             if takes_body:
                 _check_type(request)
                 request = JsonRequest(request.scope, request.receive)
@@ -212,6 +234,18 @@ class AuthRoute(APIRoute):
             return await handle(request)
 
         return check_and_handle
+
+    def check_query(self, request: Request) -> None:
+        """Refuse what the API does not know behind the ?, which would be ignored otherwise."""
+        if not request.scope["query_string"] or not self.path.startswith("/v1/"):
+            return
+        known = [field.alias for field in self.dependant.query_params]
+        names = [name for name, _ in request.query_params.multi_items()]
+        for name in names:
+            if name not in known or names.count(name) > 1:
+                what = "is there twice" if name in known else f"is not known{did_you_mean(name, known)}"
+                expected = f"expected {', '.join(known) or 'nothing'} after the ?"
+                raise HttpProblem("invalid", f"query.{name[:60]} {what}; {expected}. Nothing was changed.")
 
 
 class DirectRoute(AuthRoute):
@@ -230,6 +264,7 @@ class DirectRoute(AuthRoute):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = JsonRequest(scope, receive)
         request.state.grant = await request.app.state.authenticator.admit(request, needed(self.endpoint))
+        self.check_query(request)
         _check_type(request)
         response = await self.endpoint(request=request, **await self._arguments(request))
         await response(scope, receive, send)
@@ -242,14 +277,14 @@ class DirectRoute(AuthRoute):
         wrong: list[Any] = []
         for name, read in self._readers.items():
             if name not in given:
-                wrong.append({"type": "missing", "loc": PLACES[name], "msg": "Field required"})
+                wrong.append({"type": "missing", "loc": PLACES[name], "msg": "missing"})
                 continue
             try:
                 arguments[name] = read(given[name], from_attributes=True)  # as FastAPI does
             except ValidationError as error:
                 wrong += [{**each, "loc": (*PLACES[name], *each["loc"])} for each in error.errors()]
         if wrong:
-            raise RequestValidationError(wrong)
+            raise RequestValidationError(wrong, body=given.get("body"))
         return arguments
 
 

@@ -26,7 +26,7 @@ from posse.service.auth import Permission, may_read, needs
 from posse.service.commands import Choose, check_decides
 from posse.service.problems import HttpProblem, declared, problem_of
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Refused
+from posse.service.storage.errors import Invalid, Refused
 from posse.service.storage.keyed_requests import request_digest
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.transaction import Transaction
@@ -117,6 +117,8 @@ class Evaluate(NamedTuple):
         player: Any = given.player
         if player is None and declared:
             player = {name: value for name, value in (given.model_extra or {}).items() if name in declared}
+            if not player:
+                raise Invalid(f"the context has none of the attributes {', '.join(declared)}, and no player")
         if player is None:
             return Choose(self.experiment, [given.targetingKey]).apply(transaction)[0]
         (name,), _ = live.state.named([player])

@@ -45,14 +45,17 @@ async def ready(request: Request) -> bodies.HealthAnswer:
     """That the database is as this version expects it, and could be written a moment ago."""
     state = request.app.state
     try:
-        async with asyncio.timeout(PROBE_LIMIT):
-            await state.quick_pool.run(database.check_version, state.store.engine)
+        try:
+            async with asyncio.timeout(PROBE_LIMIT):
+                await state.quick_pool.run(database.check_version, state.store.engine)
+        except TimeoutError as error:
+            raise errors.Unavailable(f"the database did not answer in {PROBE_LIMIT:g} s") from error
         if state.writer.failed_at > time.monotonic() - PROBE_SECONDS:
             raise errors.Unavailable("the last transaction could not be written")
         failure = await state.answers.get("probe", lambda: _probe(state.writer), PROBE_SECONDS)
         if failure is not None:
             raise failure
-    except (ValueError, TimeoutError, errors.Unavailable, errors.Damaged) as error:
+    except (ValueError, errors.Unavailable, errors.Damaged) as error:
         logging.getLogger("posse").warning("not ready: %s", error)  # not in the answer, which needs no token
         detail = "The database does not answer, or not as this posse expects it; the log of the service says more."
         problem = problem_of(error)

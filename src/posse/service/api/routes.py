@@ -28,7 +28,7 @@ from posse.service.commands import Change, Choose, Create, Erase, Observe, Recor
 from posse.service.dashboard.analysis_process import LARGEST as LARGEST_DIAGNOSIS
 from posse.service.dashboard.conclusions import concluded, summary
 from posse.service.dashboard.snapshots import complete_snapshot
-from posse.service.problems import HttpProblem, declared
+from posse.service.problems import FORM, HttpProblem, declared
 from posse.service.settings import LARGEST_LIST, LARGEST_PAGE
 from posse.service.storage import errors, queries
 from posse.service.storage.complete_counts import complete_counts
@@ -147,19 +147,26 @@ def _shown(experiment: queries.Experiment) -> dict[str, Any]:
 # ---------------------------------------------------------------- decisions and rewards
 
 
-def _form(**others: str) -> Discriminator:
+def _form(**forms: str) -> Discriminator:
     """Tell bodies apart by a field that only they have, so that errors are about the right one."""
-    return Discriminator(lambda body: next((others[f] for f in others if isinstance(body, dict) and f in body), "one"))
+
+    def form_of(body: Any) -> str | None:
+        found = [form for field, form in forms.items() if isinstance(body, dict) and field in body]
+        return found[0] if len(found) == 1 else None
+
+    *others, last = forms
+    return Discriminator(form_of, FORM, f"expected one of {', '.join(others)} and {last}")
 
 
 AnyDecisionBody = Annotated[
     Annotated[bodies.OneDecisionBody, Tag("one")]
     | Annotated[bodies.DecisionsBody, Tag("several")]
     | Annotated[bodies.CombinationBody, Tag("combination")],
-    _form(players="several", attributes="combination"),
+    _form(player="one", players="several", attributes="combination"),
 ]
 AnyRewardBody = Annotated[
-    Annotated[bodies.RewardBody, Tag("one")] | Annotated[bodies.RewardsBody, Tag("several")], _form(rewards="several")
+    Annotated[bodies.RewardBody, Tag("one")] | Annotated[bodies.RewardsBody, Tag("several")],
+    _form(decision="one", rewards="several"),
 ]
 
 

@@ -49,14 +49,14 @@ class ClientProtocol(RewardDelivery):
         program that has restarted meanwhile.
         """
         one = isinstance(player, (str, Mapping))
-        players = [player] if one else list(player)
+        players = [player] if one else _names("player", player)
         combinations = [isinstance(each, Mapping) for each in players]
         if any(combinations) and not all(combinations):
             raise TypeError("players are given by name and by attributes, but expected one way in one request")
         field = "attributes" if any(combinations) else "player" if one else "players"
         body: dict[str, Any] = {field: players[0] if one else players}
         if available is not None:
-            body["available"] = list(available)
+            body["available"] = _names("available", available)
         answer = yield from self._change("POST", f"{experiment_path(experiment)}/decisions", body, key)
         decisions = [Decision(**each) for each in answer["decisions"]]
         return decisions[0] if one else decisions
@@ -90,18 +90,19 @@ class ClientProtocol(RewardDelivery):
         control: str | None = None,
         burn_in: int = 0,
         outcomes: Mapping[str, Outcome | Mapping[str, Any]] | None = None,
+        description: str = "",
         key: str | None = None,
     ) -> Steps[dict[str, Any]]:
         """Create an experiment with the arguments of `posse.Learner`; return its description.
 
         The policy is `posse.PosseTS()` unless one is given.
         """
-        body: dict[str, Any] = {"name": experiment, "arms": list(arms), "players": _given(players)}
+        body: dict[str, Any] = {"name": experiment, "arms": _names("arms", arms), "players": _names("players", players)}
         body |= {"horizon": horizon, "seed": seed, "reward_range": list(reward_range), "floor": floor}
         body |= {"holdout": holdout, "default_reward": default_reward, "patience": patience}
         if policy is not None:
             body["policy"] = {"name": type(policy).__name__, "constants": policy.arguments()}
-        body |= {"shares": dict(shares or {}), "control": control, "burn_in": burn_in}
+        body |= {"shares": dict(shares or {}), "control": control, "burn_in": burn_in, "description": description}
         if player_limit is not None:
             body["player_limit"] = player_limit
         if attributes is not None:
@@ -133,9 +134,12 @@ class ClientProtocol(RewardDelivery):
         The status is "running", "paused", "finished" or "archived". With "finished", `ship` may name the arm that every
         decision is from then on, and `ship_for` other arms for some players. Return how it stands then.
         """
-        body: dict[str, Any] = {"status": status, "ship": ship, "ship_for": _given(ship_for), "shares": _given(shares)}
-        body |= {"join": _given(join), "retire": _given(retire), "add_arms": _given(add_arms)}
-        body |= {"retire_arms": _given(retire_arms), "description": description, "knows_others": knows_others}
+        body: dict[str, Any] = {"status": status, "ship": ship, "description": description}
+        for name, limits in (("ship_for", ship_for), ("shares", shares)):
+            body[name] = None if limits is None else dict(limits)
+        for name, names in (("join", join), ("retire", retire), ("add_arms", add_arms), ("retire_arms", retire_arms)):
+            body[name] = _names(name, names)
+        body["knows_others"] = knows_others
         return self._change("PATCH", experiment_path(experiment), body, key)
 
     def join(
@@ -176,9 +180,10 @@ class ClientProtocol(RewardDelivery):
 
     # ---------------------------------------------------------------- what there is to see
 
-    def experiments(self, archived: bool = False) -> Steps[list[dict[str, Any]]]:
-        """All experiments that the token may see: those that are archived, or all others."""
-        return self._pages(f"/v1/experiments?limit={BATCH}&archived={str(archived).lower()}&after=", "experiments", "")
+    def experiments(self, archived: bool = False, search: str = "") -> Steps[list[dict[str, Any]]]:
+        """The experiments that the token may see: archived ones, or all others; `search` is a part of their names."""
+        asked = f"limit={BATCH}&archived={str(archived).lower()}&search={quote(search, safe='')}"
+        return self._pages(f"/v1/experiments?{asked}&after=", "experiments", "")
 
     def experiment(self, experiment: str) -> Steps[dict[str, Any]]:
         """The description of an experiment as it stands."""
@@ -234,7 +239,8 @@ class ClientProtocol(RewardDelivery):
         key: str | None = None,
     ) -> Steps[str]:
         """Make a token for one experiment or for all, which expires in so many seconds; return its secret."""
-        body = {"scopes": list(scopes), "experiment": experiment, "expires": expires, "label": label}
+        scopes = [scopes] if isinstance(scopes, str) else list(scopes)
+        body = {"scopes": scopes, "experiment": experiment, "expires": expires, "label": label}
         return (yield from self._change("POST", "/v1/tokens", body, key))["token"]
 
     def tokens(self) -> Steps[list[dict[str, Any]]]:
@@ -270,6 +276,10 @@ class ClientProtocol(RewardDelivery):
             after = answer["next"]
 
 
-def _given(values: Iterable[str] | Mapping[str, Any] | None) -> Any:
-    """Several values as JSON takes them."""
-    return values if values is None else dict(values) if isinstance(values, Mapping) else list(values)
+def _names(argument: str, given: Any) -> Any:
+    """Several names, or {name: …}, as JSON takes them. A string would be taken for its letters."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise TypeError(f"{argument}={given!r}, but expected names, such as ['first', 'second']")
+    return list(given)

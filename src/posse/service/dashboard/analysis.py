@@ -50,6 +50,7 @@ def diagnosis(counts: Counts, notes: tuple[str, ...]) -> dict[str, Any]:
         "in_level": found.model.level_p < SIGNIFICANT,
         "in_effect": found.model.contrast_p < SIGNIFICANT,
         "at_all": found.differ,
+        "p": found.model.difference_p,
     }
     verdict = {"state": state, "epsilon": epsilon, "likely": found.spread.value, "worst": worst, **differ}
     verdict |= {"explained": explained(found), "notes": found.notes}
@@ -87,11 +88,14 @@ def savings(counts: Counts, chosen: np.ndarray, offered: np.ndarray, written: di
     policy and Ind-TS-V, which learns alone, make as many decisions as were really made. The difference of their regrets
     is what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
 
-    The state is "early" (too little data), "alone" (they do not share), "more" or "less" (clearly), or "unclear".
+    The state is "one arm" (nothing to choose), "early" (too little data), "alone" (they do not share), "more" or "less"
+    (clearly), or "unclear".
     """
     importlib.import_module(written["policy"]["module"])  # a policy of the user's own may not be loaded here yet
     setup, acting = Setup.from_dict(written), chosen.sum(axis=1) > 0
-    if acting.sum() < 2 or offered.sum() < 2 or counts.pulls[:, offered].sum() < FEWEST_REWARDS:
+    if offered.sum() < 2:
+        return {"state": "one arm"}
+    if acting.sum() < 2 or counts.pulls[:, offered].sum() < FEWEST_REWARDS:
         return {"state": "early"}
     # Otherwise retired arms, and players that never acted, would take part in the simulation.
     cells = np.ix_(acting, offered)

@@ -38,7 +38,7 @@ async def concluded(state: Any, name: str) -> tuple[Snapshot, Conclusion]:
 async def summary(state: Any, name: str) -> Response:
     """The summary of an experiment, which may use its own styles and nothing else."""
     snapshot, found = await concluded(state, name)
-    about = {"title": name, "asked": snapshot.description, "ended": _ended(snapshot)}
+    about = {"title": name, "asked": snapshot.description, "ended": _ended(snapshot), "at": snapshot.now}
     page = await state.read_pool.run(found.page, snapshot.watch, **about)
     digests = (base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() for style in STYLE.findall(page))
     sources = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"

@@ -15,7 +15,7 @@ from posse.insight.conclusion.text import at_the_end
 from posse.insight.report import templates
 from posse.insight.watching.text import check_sentence, effect_sentence
 from posse.service.dashboard import words
-from posse.text import fixed, interval_decimals, plural
+from posse.text import fixed, interval_decimals, moment, plural
 
 HERE = Path(__file__).parent
 
@@ -60,7 +60,7 @@ def static(path: str) -> str:
 def _templates() -> Environment:
     environment = templates(HERE / "templates")
     functions = [static, experiment_address, plural, fixed, interval_decimals, repr, check_sentence, effect_sentence]
-    functions += [at_the_end, words.chance, words.moment, words.percent, words.rate, words.span]
+    functions += [at_the_end, moment, words.chance, words.percent, words.rate, words.span]
     environment.globals |= {function.__name__: function for function in functions}
     environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite

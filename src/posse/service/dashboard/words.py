@@ -1,6 +1,5 @@
 """Numbers and amounts as the pages write them."""
 
-import datetime
 import math
 
 from posse.insight.conclusion.text import percent as conclusion_percent
@@ -45,15 +44,6 @@ def span(seconds: float) -> str:
         if seconds / size < most:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86400:.0f} days"
-
-
-def moment(seconds: float) -> str:
-    """A moment, in seconds since 1970, as a date and a time.
-
-    >>> moment(1_760_000_000)
-    '2025-10-09 08:53 UTC'
-    """
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def rate(per_second: float) -> str:

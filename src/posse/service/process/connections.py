@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from posse.service.api.middleware import ENCODED
+from posse.service.api.middleware import ENCODED, GONE
 from posse.service.problems import HttpProblem
 from posse.service.settings import Settings
 
@@ -141,6 +141,7 @@ class ClientConnection(HttpToolsProtocol):
     waits: int | None = None  # for what it waits; None while the client waits for the service
     since = 0.0
     _groups: tuple[ConnectionGroup, ...] = ()
+    _answered: RequestResponseCycle | None = None  # the request that is being answered, or was last
     _in_head = True
     _unfinished = 0  # bytes of the head, or of anything that is not a body, that came since the last complete thing
     _unsent = 0
@@ -157,8 +158,21 @@ class ClientConnection(HttpToolsProtocol):
         self._wait(HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._tell_gone()  # first: a request that waits for its client to read goes on in the next line
         super().connection_lost(exc)
         self._leave()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _tell_gone(self) -> None:
+        """Let the request that is being answered know that its client is gone; uvicorn tells the last that came."""
+        cycle = self._answered
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            scope: Any = cycle.scope
+            scope[GONE] = True
 
     # ------------------------------------------------------------ for whom it waits
 
@@ -202,6 +216,7 @@ class ClientConnection(HttpToolsProtocol):
     def hang_up(self) -> None:
         """Close at once, whatever is under way."""
         self._leave()
+        self._tell_gone()
         self.transport.abort()
 
     def end_soon(self) -> None:

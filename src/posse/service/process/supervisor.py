@@ -30,8 +30,10 @@ from posse.service.auth import is_loopback
 from posse.service.logs import write_log
 from posse.service.process.server import BACKLOG, WorkerServer
 from posse.service.settings import Settings
-from posse.service.storage import database
+from posse.service.steady_clock import since_boot
+from posse.service.storage import database, queries
 from posse.service.storage.store import ServiceStore
+from posse.text import moment
 
 PRELOADED = [  # by the process that workers are forked from, so that a new worker answers at once
     "posse.service.api.app",
@@ -42,7 +44,11 @@ PRELOADED = [  # by the process that workers are forked from, so that a new work
 ]
 KILL_SECONDS = 10  # after which a worker that has not stopped is killed
 LONGEST_PAUSE = 1.0  # seconds before a worker that failed to start is started again
+START_TRIES = 5  # to start a worker before the service has ever answered
+ORPHANED = 255  # what multiprocessing gives as the exit code of a worker whose fork server died
+WATCH_SECONDS = 10.0  # how often a worker looks whether its fork server is there; a new one starts meanwhile
 SAY_SECONDS = 10  # between two lines that say that the database is away
+CLOCK_SECONDS = 2.0  # by which the log may be ahead of the machine's clock, as clocks of several machines differ
 FILES = 500  # that a worker opens beside its connections
 READER = -1  # the number among the workers of the reader, which listens on a Unix socket where only workers ask it
 NICE = 10  # the priority of the reader: decisions come first
@@ -163,6 +169,11 @@ def prepare(settings: Settings, address: str) -> None:
                 f"host={address!r} can be reached from other machines, but there is no token yet, so nobody could use "
                 "it; make one first, with the same --database: posse token create --scope admin"
             )
+        last, now = store.read(queries.last_time), settings.clock_offset + since_boot()
+        if last is not None and last > now + CLOCK_SECONDS:
+            behind = f"the machine's clock says {moment(now)}, but the log ends at {moment(last)}"
+            advice = "times go on from the log's end; if the clock is wrong, set it right and restart the service"
+            logging.getLogger("posse").warning("%s: %s", behind, advice)
         rebuild_outdated(store)
 
 
@@ -211,9 +222,24 @@ class Supervisor:
             settings = replace(settings, reader=None, access_log=False, connections_per_address=one)
             listener, name = self._reader_listener, "the reader"
         given = listener, settings, number, self._folder, self._tell_ready
-        worker = self._context.Process(target=run_worker, args=given, name=name)
-        worker.start()
-        self._workers[number] = worker
+        failures = 0
+        while not self._signals:
+            worker = self._context.Process(target=run_worker, args=given, name=name)
+            try:
+                worker.start()
+                self._workers[number] = worker
+                return
+            except (EOFError, OSError) as error:  # the process that forks workers was killed, or the system is short
+                failures += 1
+                if not self._announced and failures == START_TRIES:
+                    raise RuntimeError(f"{name} could not be started: {error!r}") from error
+                logging.getLogger("posse").warning("%s could not be started, and is tried again: %r", name, error)
+                self._rest()
+
+    def _rest(self) -> None:
+        """Wait for a moment, longer each time until a worker is ready, or until a signal comes."""
+        self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
+        wait([self._wake_read], self._pause)
 
     def _wait(self) -> None:
         """Wait until a worker is ready or dies, or a signal comes."""
@@ -231,12 +257,12 @@ class Supervisor:
     def _replace(self, number: int, worker: BaseProcess) -> None:
         worker.join()
         code = worker.exitcode or 0
-        if code > 0:  # it exited by itself, and would do so again right away
+        if code > 0 and code != ORPHANED:  # it exited by itself, and would do so again right away
             if not self._announced:
                 raise RuntimeError("the service could not start; the lines above say why")
-            self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
-            wait([self._wake_read], self._pause)
-        logging.getLogger("posse").warning("%s died (%d) and is started again", worker.name, code)
+            self._rest()
+        what = "lost the process that forks workers" if code == ORPHANED else f"died ({code})"
+        logging.getLogger("posse").warning("%s %s and is started again", worker.name, what)
         self._start(number)
 
     def _stop(self) -> None:
@@ -281,9 +307,11 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
 
 
 def _stop_with_supervisor(server: WorkerServer) -> None:
-    """Stop when the supervisor is gone, even if it was killed."""
+    """Stop when the supervisor is gone, even if it was killed, or the fork server, so that nobody knows this worker."""
     if (supervisor := multiprocessing.parent_process()) is not None:
-        supervisor.join()
+        fork_server = os.getppid()
+        while supervisor.is_alive() and os.getppid() == fork_server:
+            supervisor.join(WATCH_SECONDS)
         server.stop()
 
 

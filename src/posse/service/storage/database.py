@@ -5,7 +5,6 @@ import functools
 import json
 import logging
 import os
-import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,21 +16,21 @@ from psycopg.rows import dict_row
 from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Connection, Engine
 
 from posse.checks import output_file
+from posse.service.storage import sqlite_file
+from posse.service.storage.address import command, parse, shown
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
 LOGGER = logging.getLogger("posse.service")
 PATIENCE = 5  # seconds that SQLite waits to write, and PostgreSQL may take to let us in
-PRIVATE = 0o600  # the rights of every file that is made: its owner reads and writes, and nobody else
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
 RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
 COMES_BACK = ("starting up", "shutting down", "recovery", "not yet accepting", "too many", "connection slots")
 """Words of a server that will soon take connections, as far as it speaks English."""
-MAGIC = b"SQLite format 3\0"
 DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
 
 
@@ -40,49 +39,12 @@ def connect(url: str, silence: float | None = None) -> Engine:
 
     With `silence`, a PostgreSQL that says nothing for so many seconds counts as away, even in a long statement.
     """
-    address = _address(url)
+    address = parse(url)
     if address.get_backend_name() == "sqlite":
-        engine = sql.create_engine(address, connect_args={"timeout": PATIENCE}, pool_size=4, max_overflow=64)
-        sql.event.listen(engine, "connect", _prepare_sqlite)
-        sql.event.listen(engine, "begin", _begin_sqlite)
-        return engine
+        return sqlite_file.connect(address, PATIENCE)
     from posse.service.storage import postgres
 
     return postgres.connect(address, PATIENCE, silence)
-
-
-def _address(url: str) -> URL:
-    """The address as SQLAlchemy takes it; an error if it is of another kind of database."""
-    expected = "expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
-    if not isinstance(url, str):
-        raise TypeError(f"database={url!r}, but {expected}")
-    several = re.fullmatch(r"(postgres(?:ql)?://(?:[^/]*@)?)([^/@,]*(?:,[^/@,]*)+)(/.*)?", url)
-    try:
-        address = sql.make_url(url if several is None else f"{several[1]}{several[3] or ''}")
-    except (exc.ArgumentError, ValueError):
-        raise ValueError(f"database={url[:20]!r}, but {expected}") from None
-    if several is not None:
-        address = address.update_query_dict({"host": several[2].split(",")})
-    if address.drivername == "sqlite" and address.database not in (None, "", ":memory:"):
-        return address
-    if address.drivername in ("postgresql", "postgres"):
-        return address.set(drivername="postgresql+psycopg")
-    raise ValueError(f"database={address.render_as_string(hide_password=True)!r}, but {expected}")
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
-    """Commits are durable, and only we begin transactions."""
-    connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = ON")  # an erased name is gone from the file too
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """A transaction that writes locks the database at once; one that upgraded its lock later could fail."""
-    reads = connection.get_execution_options().get("posse_reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager
@@ -103,7 +65,7 @@ def explained(engine: Engine) -> Iterator[None]:
     except exc.DBAPIError as error:
         raise explain(engine, error) from error
     except exc.InvalidRequestError as error:  # a table or a column that is not there
-        LOGGER.error("the database %s: %s", _place(engine), error)
+        LOGGER.error("the database %s: %s", shown(engine.url), error)
         raise Damaged(f"the database: {error}") from error
 
 
@@ -111,7 +73,7 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
     """What an error of the database means to us. Clients may see it, so where the database is goes to the log only."""
     said = _said(error)
     code = getattr(error.orig, "sqlstate", None) or ""
-    LOGGER.warning("the database %s: %s", _place(engine), said)
+    LOGGER.warning("the database %s: %s", shown(engine.url), said)
     local = engine.dialect.name == "sqlite"
     if any(word in said for word in DAMAGE) and local:
         return Damaged(f"the database: {said}; restore a backup")
@@ -128,10 +90,6 @@ def _said(error: exc.DBAPIError) -> str:
     return (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
 
 
-def _place(engine: Engine) -> str:
-    return engine.url.render_as_string(hide_password=True)
-
-
 def why_away(url: str) -> str | None:
     """Why PostgreSQL's server cannot be reached now; None if it can. An error if it turns us away for good."""
     engine = connect(url)
@@ -142,7 +100,7 @@ def why_away(url: str) -> str | None:
             return None
     except exc.DBAPIError as error:
         said = _said(error)
-        why = f"the database {_place(engine)} cannot be reached: {said}"
+        why = f"the database {shown(engine.url)} cannot be reached: {said}"
         if "FATAL: " in said and not any(word in said for word in COMES_BACK):
             raise ValueError(f"{why}; check the user, the password and the names in the database's address") from None
         return why
@@ -271,49 +229,24 @@ def version(connection: Connection) -> str | None:
 
 def check_version(engine: Engine) -> None:
     """An error that says what to do, unless the schema is the one that this posse works with."""
-    place = _place(engine)
-    check_file(engine)
+    place = shown(engine.url)
+    sqlite_file.check_file(engine)
     with reading(engine) as connection:
         found = version(connection)
     if found is None:
-        raise ValueError(f"{place} holds no posse database; `posse db init --database {place}` makes one")
+        raise ValueError(f"{place} holds no posse database; `{command('db init', engine.url)}` makes one")
     if found != SCHEMA:
-        upgrade_it = f"back it up, then run `posse db upgrade --database {place}`"
+        upgrade_it = f"back it up, then run `{command('db upgrade', engine.url)}`"
         advice = "use a newer posse" if found > SCHEMA else upgrade_it
         raise ValueError(f"{place} has schema {found}, but this posse works with {SCHEMA}; {advice}")
 
 
-def check_file(engine: Engine, create: bool = False) -> None:
-    """An error unless SQLite's file is there; with `create` it is made, and others who may read it are warned of."""
-    if engine.dialect.name != "sqlite":
-        return
-    path = Path(str(engine.url.database))
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, but expected a file for the database")
-    if not create and not path.exists():
-        raise ValueError(f"there is no database {path}; `posse db init --database {engine.url}` makes one")
-    if not path.parent.is_dir():
-        raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
-    if create:
-        with contextlib.suppress(OSError):  # SQLite then says what is wrong
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, PRIVATE))  # its -wal and -shm get the same rights
-        files = [str(path), *(f"{path}-{kind}" for kind in ("wal", "shm") if os.path.exists(f"{path}-{kind}"))]
-        if os.name == "posix" and path.exists() and any(os.stat(file).st_mode & 0o077 for file in files):
-            advice = f"unless that is wanted, run `chmod 600 {' '.join(files)}`"
-            LOGGER.warning("other users of this machine may open the database %s: %s", path, advice)
-    if path.exists():
-        with path.open("rb") as file:  # SQLite itself may go on for a while with what it has in memory
-            begins = file.read(len(MAGIC))
-        if begins not in (b"", MAGIC):
-            raise Damaged(f"{path}: file is not a database; restore a backup")
-
-
-def upgrade(url: str) -> None:
-    """Create the tables, or bring an older schema to the newest version, in one transaction."""
+def upgrade(url: str) -> str | None:
+    """Create the tables, or bring an older schema to the newest version, in one transaction; return what it was."""
     engine = connect(url)
     if engine.dialect.name == "sqlite":  # else no table could be made anew to which others refer
         sql.event.listen(engine, "connect", lambda opened, _: opened.execute("PRAGMA foreign_keys = OFF"))
-    check_file(engine, create=True)
+    sqlite_file.check_file(engine, create=True)
     try:
         with explained(engine), engine.begin() as connection:
             if engine.dialect.name == "postgresql":
@@ -327,6 +260,7 @@ def upgrade(url: str) -> None:
                 metadata.create_all(connection, checkfirst=False)
             if found != SCHEMA:
                 _run_alembic("stamp" if found is None else "upgrade", connection)
+        return found
     finally:
         engine.dispose()
 
@@ -359,11 +293,19 @@ def forget(engine: Engine) -> None:
 
 
 def backup(engine: Engine, target: Path) -> None:
-    """A copy of a SQLite database as it is at one moment, while others go on writing."""
+    """A copy of a SQLite database as it is at one moment, while others go on writing; a whole one or none."""
     if engine.dialect.name != "sqlite":
         raise ValueError("posse backs up SQLite databases; for PostgreSQL use pg_dump, which sees one moment too")
-    os.close(os.open(output_file(target, new=True), os.O_CREAT | os.O_WRONLY, PRIVATE))
-    with explained(engine), engine.connect() as connection, contextlib.closing(sqlite3.connect(target)) as copy:
-        source = connection.connection.dbapi_connection
-        assert isinstance(source, sqlite3.Connection)
-        source.backup(copy)
+    part = output_file(target, new=True).with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with explained(engine), engine.connect() as connection, sqlite_file.private(part) as file:
+            with contextlib.closing(sqlite3.connect(part)) as copy:
+                source = connection.connection.dbapi_connection
+                assert isinstance(source, sqlite3.Connection)
+                source.backup(copy)
+            os.fsync(file.fileno())
+        part.rename(target)
+    except sqlite3.Error as error:
+        raise Unavailable(f"no backup was made to {target}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -17,6 +17,10 @@ class UnknownExperiment(Refused):
     """There is no experiment of that name."""
 
 
+class UnknownToken(Refused):
+    """There is no token of that number."""
+
+
 class ExperimentExists(Refused):
     """There is an experiment of that name already."""
 

@@ -200,6 +200,12 @@ def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
     return found
 
 
+def last_time(connection: Connection) -> float | None:
+    """The time of the last row of all logs; None if there is no experiment."""
+    found: float | None = connection.execute(sql.select(sql.func.max(tables.experiments.c.time))).scalar()
+    return found
+
+
 def experiment_counts(connection: Connection) -> list[ExperimentCounts]:
     """How far the experiments with the most decisions are, then all others together if there are more."""
     table = tables.experiments

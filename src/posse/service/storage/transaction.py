@@ -7,6 +7,7 @@ import itertools
 import logging
 import math
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -15,11 +16,11 @@ from sqlalchemy import exc
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import Connection
 
-from posse.attributes import WrongValue
+from posse.checks import WrongValue
 from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
-from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries
+from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries, sqlite_file
 from posse.service.storage import schema as tables
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.store import ServiceStore
@@ -97,6 +98,10 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
         except exc.DBAPIError as error:
             if not (error.connection_invalidated and _was_committed(store, transaction)):
                 raise
+        try:
+            sqlite_file.check_same(store.engine)
+        except errors.Unavailable as error:
+            raise errors.OutcomeUnknown(f"what was written may be lost: {error}") from error
     store.live |= transaction.touched  # at the end: a transaction takes out those that it uses
     for live in list(store.live.values())[:-BUSY]:
         live.recent.clear()
@@ -220,7 +225,7 @@ class Transaction:
 
     def create(self, name: str, setup: Setup, first: Mapping[str, list[Any]], now: float) -> LiveExperiment:
         """Begin an experiment; `first` has its arms, its players and their attributes, as a learner's log has it."""
-        check_experiment_name(name)
+        check_new_names("experiment", [check_experiment_name(name)])
         self.touched[name] = LiveExperiment.create(self.connection, name, setup, first, now)
         return self.touched[name]
 
@@ -296,6 +301,18 @@ class Transaction:
                     recent.answers[row["serial"]] = answer
             if live.state.setup.outcomes:
                 recent.outcomes |= log_rows.known_outcomes(self.connection, log_rows.OUTCOMES_OF, serials)
+
+
+def check_new_names(kind: str, names: Iterable[str]) -> None:
+    """Refuse new names that look like others: with spaces at an end, or with letters that are put together of several.
+
+    Those that there are already are used as they are.
+    """
+    for name in names:
+        usual = unicodedata.normalize("NFC", name).strip()
+        if name != usual:
+            form = "no spaces at its ends, and letters in Unicode's composed form (NFC)"
+            raise WrongValue(f"{kind}={name!r}, but expected {usual!r}: a new name has {form}")
 
 
 def check_experiment_name(name: Any) -> str:

@@ -306,6 +306,20 @@
     if ("submit" in token.form.dataset) token.form.submit();
   }
 
+  // ---------------------------------------------------------------- wide tables
+
+  // The edge behind which there is more of a table fades.
+  function fade() {
+    for (const each of document.querySelectorAll(".scroller")) {
+      each.classList.toggle("more", each.scrollWidth - each.clientWidth - each.scrollLeft > 1);
+    }
+  }
+
+  document.addEventListener("scroll", fade, true);
+  document.addEventListener("htmx:oobAfterSwap", fade);
+  window.addEventListener("resize", fade);
+  fade();
+
   // ---------------------------------------------------------------- sizes and colors change
 
   function redraw() {
