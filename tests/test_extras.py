@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from small_spec import SMALL
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -18,6 +20,16 @@ def test_every_command_and_every_public_name_works_or_names_its_extra():
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # nothing here is worth compiling
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_experiments_do_without_pyarrow(tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    hidden = "import sys; sys.modules['pyarrow'] = None; from posse.cli import main; sys.exit(main(sys.argv[1:]))"
+    out = str(tmp_path / "out")
+    for words in (["run", str(tmp_path / "small.toml"), "--out", out], ["report", out], ["compare", out, out]):
+        done = subprocess.run([sys.executable, "-c", hidden, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "the same" in done.stdout
 
 
 def test_the_extras_that_the_code_names_exist():

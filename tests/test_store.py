@@ -46,13 +46,15 @@ def full(tmp_path, spec, tables):
     return filled
 
 
-def test_what_is_written_is_read(full, spec, tables):
+def test_what_is_written_is_read(full, spec, tables, monkeypatch):
     units = spec.units()
     assert Remaining(full, units).tasks == []
     assert all(full.path(unit).exists() for unit in units)
     expected = joined(spec, tables)
     assert full.read(spec) == expected
     full.write_manifest({"units": [unit.id for unit in units]})
+    assert full.read() == expected
+    monkeypatch.setattr(store, "FILES_JOINED", 2)
     assert full.read() == expected
 
 

@@ -27,7 +27,7 @@ RESULTS = "results"  # where a command puts results, beside figures and tables
 EARLIER = "earlier"  # the folder of files that are not of the present spec
 MANIFEST = "manifest.json"
 LOCK = ".lock"
-TOGETHER = 100  # files that are joined at a time: a small batch takes several times the memory of its rows
+FILES_JOINED = 100  # files that are joined at a time: a small batch takes several times the memory of its rows
 _MAGIC = b"PAR1"  # what a Parquet file begins and ends with
 _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
 _BLANK = b"blake2b:" + b"0" * 64  # stands in the file while the digest is computed
@@ -85,7 +85,7 @@ class ResultStore:
             paths = [path for path in listed if path.exists()] if listed else self.files()
         if not paths:
             raise StoreError(f"{self.folder} holds no results")
-        some = (paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER))
+        some = (paths[start : start + FILES_JOINED] for start in range(0, len(paths), FILES_JOINED))
         return Records(_joined(_joined(map(read_batch, part)) for part in some))
 
     def files(self, folder: str = "") -> list[Path]:
