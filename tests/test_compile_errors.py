@@ -46,9 +46,9 @@ def mine(tmp_path, monkeypatch):
     """A function that makes the policy with this body in a file of its own."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
 
-    def make(body):
+    def make(body, below=""):
         path = tmp_path / "mine.py"
-        path.write_text(POLICY.format(body=textwrap.indent(body, " " * 8)))
+        path.write_text(POLICY.format(body=textwrap.indent(body, " " * 8)) + below)
         spec = importlib.util.spec_from_file_location("mine", path)
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, "mine", module)
@@ -91,6 +91,39 @@ class TestCompileError:
     def test_a_body_without_a_return_is_named_at_its_def(self, mine):
         with pytest.raises(CompileError, match=r"returns None\n.*line 12\n    def index"):
             posse.simulate(posse.Problem([[0.5, 0.5]]), mine("n + 1"), 5)
+
+
+DRAWS = "it draws random numbers, which no seed would repeat; all chance must come from the center and the scale"
+LUCKY = (
+    "import numba, random\nimport numpy as np\nfrom random import gauss\nfrom numpy.random import normal\nimport mine\n"
+)
+LUCKY += "@numba.njit\ndef lucky(x):\n    return x + np.random.normal()\n"
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+class TestDraws:
+    @pytest.mark.parametrize("drawn", ["np.random.random()", "random.random()", "gauss(0.0, 1.0)", "normal()"])
+    def test_an_index_that_draws_is_refused_where_it_draws(self, drawn, mine, tmp_path):
+        policy = mine(f"x = n + {drawn}\nreturn x, 0.0", LUCKY)
+        for use in (
+            lambda: posse.simulate(posse.Problem([[0.5, 0.5]]), policy, 5),
+            lambda: posse.Learner(policy, players=["a"], arms=["x", "y"], seed=1).choose("a"),
+        ):
+            with pytest.raises(CompileError) as caught:
+                use()
+            first, place, line = str(caught.value).splitlines()
+            assert first.startswith(f"Mine.index cannot be compiled: {DRAWS}")
+            assert place == f'  File "{tmp_path / "mine.py"}", line 13'
+            assert line == f"    x = n + {drawn}"
+
+    @pytest.mark.parametrize("called", ["lucky(n)", "mine.lucky(n)"])
+    def test_what_it_calls_may_not_draw_either(self, called, mine):
+        with pytest.raises(CompileError, match=rf"lucky cannot be compiled: {DRAWS}[^\n]*\n.*\n    return x \+ np"):
+            posse.simulate(posse.Problem([[0.5, 0.5]]), mine(f"return {called}, 0.0", LUCKY), 5)
+
+    def test_names_of_its_own_are_no_draws(self, mine):
+        policy = mine("return math.sqrt(n) + np.float64(random_number), 1.0", f"{LUCKY}random_number = 3.0\n")
+        assert posse.simulate(posse.Problem([[0.5, 0.5]]), policy, 5).regret.shape[0] == 1
 
 
 def divide_whole(a, b):

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import gc
 import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from numba.core import event
 
 from posse.compile.progress import CompileProgress
-from posse.compile.walk import Walk
+from posse.compile.walk import Walk, named_values, with_inner
 
 
 class CompileError(TypeError):
-    """A function that cannot be compiled. `original` is the compiler's own error."""
+    """A function that cannot be compiled. `original` is the compiler's own error, if it was the compiler's."""
 
-    original: BaseException
+    original: BaseException | None = None
 
 
 def watched(dispatchers: list[Any], method: str, walk: Walk, what: str) -> list[Any]:
     """The dispatchers of a walk, whose `method`, called to compile, shows progress and raises errors of ours.
 
-    numba calls it only for argument types that it has not met, so a call of a compiled kernel costs nothing more.
+    A walk that meets a function which draws random numbers is refused. numba calls the method only for argument types
+    that it has not met, so a call of a compiled kernel costs nothing more.
     """
+    for function in walk.origin.values():
+        if place := _draw(function, walk):
+            raise CompileError(_message(what, DRAWS, place))
     progress = CompileProgress(what, walk.origin)
     for dispatcher in dispatchers:
         compile_ = functools.partial(_compile, getattr(dispatcher, method), walk, what, progress)
@@ -108,12 +113,51 @@ def explanation(walk: Walk, what: str, function: FunctionType | None, error: Bas
     place = _place(walk, function, text)
     if place is None:
         return f"{what or 'the kernel'} cannot be compiled: {_first_line(text)}"
-    reason, place = _reason(walk, place, text)
+    return _message(what, *_reason(walk, place, text))
+
+
+def _message(what: str, reason: str, place: CodePlace) -> str:
     name = place.function.__qualname__.rpartition("<locals>.")[2]
     of = f"{what}: " if what and what not in name else ""
     line = "".join(f"\n    {line.strip()}" for line in place.source()[place.line - place.first :][:1])
     file = place.function.__code__.co_filename
     return f'{of}{name} cannot be compiled: {reason}\n  File "{file}", line {place.line}{line}'
+
+
+DRAWS = (
+    "it draws random numbers, which no seed would repeat; all chance must come from the center and the scale that "
+    "`index` returns (CONTRIBUTING.md says what an index cannot be)"
+)
+
+
+def _draw(function: FunctionType, walk: Walk) -> CodePlace | None:
+    """Where a function, or one that it calls by a module's name, draws random numbers."""
+    found, closed = named_values(function, walk.names, walk.homes)
+    known, codes, value = found | closed, with_inner(function.__code__), None
+    harmless = {"math"} if any("random" in code.co_names for code in codes) else {"math", "numpy"}
+    if not any(
+        _draws(each) or (isinstance(each, ModuleType) and each.__name__ not in harmless) for each in known.values()
+    ):
+        return None  # as most are, and told without a look at each instruction
+    for step in (step for code in codes for step in dis.get_instructions(code)):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            value = known.get(step.argval)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and isinstance(value, ModuleType):
+            value = getattr(value, step.argval, None)
+            called = getattr(value, "py_func", None)  # compiled by numba; by a name of its own it is in the walk
+            if place := called and _draw(called, walk):
+                return place
+        else:
+            value = None
+        if _draws(value):
+            return CodePlace(function, (step.positions and step.positions.lineno) or function.__code__.co_firstlineno)
+    return None
+
+
+def _draws(value: Any) -> bool:
+    """Whether a value is one of the modules that draw random numbers, Python's or NumPy's, or a function of theirs."""
+    module = value.__name__ if isinstance(value, ModuleType) else type(getattr(value, "__self__", None)).__module__
+    return module.partition(".mtrand")[0] in ("random", "numpy.random")
 
 
 def _place(walk: Walk, function: FunctionType | None, text: str) -> CodePlace | None:

@@ -139,7 +139,7 @@ class CodeDigest:
 
     def _note_function(self, function: FunctionType) -> None:
         """Note a function's code, and what its names stand for."""
-        used = sorted({name for code in _with_inner(function.__code__) for name in code.co_names})
+        used = sorted({name for code in with_inner(function.__code__) for name in code.co_names})
         self._add(self.spell(function))
         self._add(", ".join(f"{mark} {hasattr(function, mark)}" for mark in ("out_of_line", "fused", "masked")))
         for values in named_values(function, self.names, self.homes):
@@ -200,14 +200,14 @@ def named_values(
     return found, {name: cell.cell_contents for name, cell in cells}
 
 
-def _with_inner(code: CodeType) -> list[CodeType]:
+def with_inner(code: CodeType) -> list[CodeType]:
     """The code of a function and of those inside it."""
-    inner = [_with_inner(const) for const in code.co_consts if isinstance(const, CodeType)]
+    inner = [with_inner(const) for const in code.co_consts if isinstance(const, CodeType)]
     return [code, *itertools.chain.from_iterable(inner)]
 
 
 @functools.cache
 def _global_names(code: CodeType) -> set[str]:
     """The names that are looked up as globals, of functions inside too. `sqrt` in `math.sqrt` is not one."""
-    steps = itertools.chain.from_iterable(map(dis.get_instructions, _with_inner(code)))
+    steps = itertools.chain.from_iterable(map(dis.get_instructions, with_inner(code)))
     return {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
