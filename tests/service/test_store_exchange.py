@@ -61,6 +61,7 @@ def test_defaults_are_taken_beyond_the_decisions_that_a_learner_gave_up(backend,
     clock = Clock()
     options = {"default_reward": 0.0, "patience": 60, "waiting_limit": 3, "clock": clock, "seed": 3}
     learner = posse.Learner(posse.PosseTS(), ["tea", "coffee"], SHOPS, **options)
+    learner.ledger._gives_up = True  # as an older posse did
     for _ in range(2):
         decision = learner.choose("north")
         learner.observe(decision.id, 1.0)
