@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.checks import output_file
 from posse.service.storage import sqlite_file
@@ -41,10 +41,66 @@ def connect(url: str, silence: float | None = None) -> Engine:
     """
     address = parse(url)
     if address.get_backend_name() == "sqlite":
-        return sqlite_file.connect(address, PATIENCE)
+        return _connect_sqlite(address)
     from posse.service.storage import postgres
 
     return postgres.connect(address, PATIENCE, silence)
+
+
+def _connect_sqlite(address: URL) -> Engine:
+    """An engine that works with one file for all of its life.
+
+    SQLite would go on with a file that was deleted or replaced, and everything that it wrote would be lost.
+    """
+    opened = OpenedFile(os.path.abspath(str(address.database)))
+    options = {"connect_args": {"timeout": PATIENCE}, "execution_options": {"opened_file": opened}}
+    engine = sql.create_engine(address, pool_size=4, max_overflow=64, **options)
+    sql.event.listen(engine, "do_connect", lambda *_: opened.check())
+    sql.event.listen(engine, "connect", _prepare_sqlite)
+    sql.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+class OpenedFile:
+    """The file that an engine has opened."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None  # of the file that was opened first
+
+    def check(self) -> None:
+        """An error unless the path leads to the same file as before."""
+        try:
+            found = os.stat(self._path)
+        except OSError as error:
+            raise Unavailable(f"the database's file is gone: {error}; put it back, or restart the service") from error
+        identity = found.st_dev, found.st_ino
+        if identity != (self._identity or identity):
+            raise Unavailable(f"another file is in the place of the database {self._path}; restart the service")
+        self._identity = identity
+
+
+def check_same(database: Engine | Connection) -> None:
+    """An error if the file of a SQLite database was deleted or replaced since it was opened."""
+    opened: OpenedFile | None = database.get_execution_options().get("opened_file")
+    if opened is not None:
+        opened.check()
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    """Commits are durable, and only we begin transactions."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")  # an erased name is gone from the file too
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A transaction that writes locks the database at once; one that upgraded its lock later could fail."""
+    check_same(connection)
+    reads = connection.get_execution_options().get("posse_reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 @contextlib.contextmanager

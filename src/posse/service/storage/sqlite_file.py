@@ -1,18 +1,16 @@
-"""The file of a SQLite database: how it is opened, and whether it is there and still the same."""
+"""The file of a SQLite database: whether it is there, and who may read it."""
 
 import contextlib
 import logging
 import os
-import sqlite3
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import sqlalchemy as sql
-from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Engine
 
 from posse.checks import SQLITE
 from posse.service.storage.address import command
-from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage.errors import Damaged
 
 LOGGER = logging.getLogger("posse.service")
 PRIVATE = 0o600  # the rights of every file that is made: its owner reads and writes, and nobody else
@@ -21,62 +19,6 @@ PRIVATE = 0o600  # the rights of every file that is made: its owner reads and wr
 def private(path: Path) -> BinaryIO:
     """A file to write, which only its owner may read."""
     return open(path, "wb", opener=lambda file, flags: os.open(file, flags, PRIVATE))
-
-
-def connect(address: URL, patience: int) -> Engine:
-    """An engine that waits so many seconds to write, and works with one file for all of its life.
-
-    SQLite would go on with a file that was deleted or replaced, and everything that it wrote would be lost.
-    """
-    opened = OpenedFile(os.path.abspath(str(address.database)))
-    options = {"connect_args": {"timeout": patience}, "execution_options": {"opened_file": opened}}
-    engine = sql.create_engine(address, pool_size=4, max_overflow=64, **options)
-    sql.event.listen(engine, "do_connect", lambda *_: opened.check())
-    sql.event.listen(engine, "connect", _prepare)
-    sql.event.listen(engine, "begin", _begin)
-    return engine
-
-
-class OpenedFile:
-    """The file that an engine has opened."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._identity: tuple[int, int] | None = None  # of the file that was opened first
-
-    def check(self) -> None:
-        """An error unless the path leads to the same file as before."""
-        try:
-            found = os.stat(self._path)
-        except OSError as error:
-            raise Unavailable(f"the database's file is gone: {error}; put it back, or restart the service") from error
-        identity = found.st_dev, found.st_ino
-        if identity != (self._identity or identity):
-            raise Unavailable(f"another file is in the place of the database {self._path}; restart the service")
-        self._identity = identity
-
-
-def check_same(database: Engine | Connection) -> None:
-    """An error if the file of a SQLite database was deleted or replaced since it was opened."""
-    opened: OpenedFile | None = database.get_execution_options().get("opened_file")
-    if opened is not None:
-        opened.check()
-
-
-def _prepare(connection: sqlite3.Connection, _: Any) -> None:
-    """Commits are durable, and only we begin transactions."""
-    connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = ON")  # an erased name is gone from the file too
-
-
-def _begin(connection: Connection) -> None:
-    """A transaction that writes locks the database at once; one that upgraded its lock later could fail."""
-    check_same(connection)
-    reads = connection.get_execution_options().get("posse_reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def check_file(engine: Engine, create: bool = False) -> None:

@@ -20,7 +20,7 @@ from posse.checks import WrongValue
 from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
-from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries, sqlite_file
+from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries
 from posse.service.storage import schema as tables
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.store import ServiceStore
@@ -99,7 +99,7 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
             if not (error.connection_invalidated and _was_committed(store, transaction)):
                 raise
         try:
-            sqlite_file.check_same(store.engine)
+            database.check_same(store.engine)
         except errors.Unavailable as error:
             raise errors.OutcomeUnknown(f"what was written may be lost: {error}") from error
     store.live |= transaction.touched  # at the end: a transaction takes out those that it uses
