@@ -50,6 +50,7 @@ $(DOCS_STAMP): requirements-docs.lock | $(USER_STAMP)
 
 paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
 	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
+	@echo "For a study of your own: $(BIN)/python -m pip install '.[experiments]', then $(BIN)/posse init"
 
 # The last one compiles a policy when it is imported, and has no doctest.
 NOT_TESTED := tests/service tests/site src/posse/service/process/warm_up.py

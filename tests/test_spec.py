@@ -102,10 +102,32 @@ def test_means_inline_from_csv_and_npy_are_the_same(tmp_path):
         lines = [f"{player},{','.join(map(str, row))}" for player, row in zip(players, means, strict=True)]
         (tmp_path / f"{name}.csv").write_text("\n".join([f"{corner},x,y,z", *lines]))
     (tmp_path / "arms.csv").write_text("x,y,z\n" + (tmp_path / "m.csv").read_text())
-    for source in ("m.csv", "m.npy", "arms.csv", "named.csv", "numbered.csv", "pandas.csv"):
+    (tmp_path / "counted.csv").write_text("0,1,2\n" + (tmp_path / "m.csv").read_text())
+    (tmp_path / "both.csv").write_text((tmp_path / "pandas.csv").read_text().replace("x,y,z", "0,1,2"))
+    (tmp_path / "ids.csv").write_text("Clinic ID" + (tmp_path / "pandas.csv").read_text())
+    for source in (
+        "m.csv",
+        "m.npy",
+        *(f"{name}.csv" for name in ["arms", "named", "numbered", "pandas", "counted", "both", "ids"]),
+    ):
         assert parse(text.replace("SOURCE", f'file = "{source}"'), tmp_path).units() == [inline]
     (two,) = parse(text.replace("SOURCE", 'file = "two.npy"'), tmp_path).units()
     assert two.problems.tables == (tuple(map(tuple, means)), tuple(map(tuple, means[::-1])))
+
+
+@pytest.mark.parametrize(
+    ("content", "means"),
+    [
+        ("0,1\n1,0\n", ((0, 1), (1, 0))),  # players whose rewards are certain, not a header
+        ("0,1\n0.5,0.25\n", ((0.5, 0.25),)),
+        ("store,web\n0.5,0.25\n", ((0.5, 0.25),)),  # an arm called store
+        ("store,web\n1,0.25\n0,0.5\n", ((0.25,), (0.5,))),
+    ],
+)
+def test_what_is_a_name_in_a_csv_and_what_a_mean(tmp_path, content, means):
+    (tmp_path / "m.csv").write_text(content)
+    text = small(SMALL[SMALL.index("family") : SMALL.index("[[study.policies")], 'file = "m.csv"\n')
+    assert parse(text, tmp_path).units()[0].problems.tables == (means,)
 
 
 def test_structured_problems_and_their_own_epsilon():

@@ -1,6 +1,7 @@
 """Tables of means that are given, in a spec or in files beside it."""
 
 import csv
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ Names = tuple[list[str], list[str]]
 MAX_PAIRS = 1_000_000  # players × arms
 MAX_TEXT = 1_000_000  # characters of a file that a manifest holds
 CORNER = ("", "player")  # what stands over the names of players, which may be numbers
+ID_WORDS = ("id", "index", "name", "player", "clinic", "hospital", "shop", "store", "site", "city", "user", "segment")
+MISSING = ("", "-", "na", "n/a", "nan", "null", "none")
+NUMERAL = re.compile(r"\s*[-+]?\d+([.,]\d+)?\s*%?\s*")  # also as in spreadsheets, which must not pass for a name
+EXPECTED = "expected one row a player, one column an arm, commas between them, and points in numbers"
 
 
 def read_means(value: Any) -> tuple[Table, ...]:
@@ -63,18 +68,63 @@ def _read(path: Path) -> list[tuple[Any, Names]]:
 
 def _numbers(rows: list[tuple[int, list[str]]]) -> tuple[list[list[float]], Names]:
     """The rows of a CSV file, with their lines, as numbers; and the names of players at the left and of arms above."""
-    headed = bool(rows) and not any(map(_is_number, rows[0][1]))
-    head = rows[0][1] if headed else []
+    for line, row in rows:
+        if len(row) == 1 and re.search(r"[;\t]", row[0]):
+            raise ValueError(f"line {line}: {row[0]!r} is not a number; {EXPECTED}")
+    headed = bool(rows) and _is_header(rows[0][1], [row for _, row in rows[1:]])
+    head = [name.strip() for name in rows[0][1]] if headed else []
+    if {"arm", "mean"} <= {name.lower() for name in head}:
+        raise ValueError(f"a line for each arm of a player ({', '.join(head)}), but {EXPECTED}")
     rows = rows[headed:]
-    named = (headed and head[0].strip().lower() in CORNER) or not any(_is_number(row[0]) for _, row in rows)
+    named = _has_names(head, [row[0].strip() for _, row in rows])
     cells = [(line, row[named:]) for line, row in rows]
-    for line, row in cells:
-        for cell in row:
-            if not _is_number(cell):
-                raise ValueError(f"line {line}: {cell!r} is not a number")
     width = len(cells[0][1]) if cells else 0
-    arms = [name.strip() for name in head[len(head) - width :]] if len(head) >= width else []
+    arms = head[len(head) - width :] if len(head) >= width else []
+    for line, row in cells:
+        for place, cell in enumerate(row):
+            _check_cell(cell, f"line {line}, column {arms[place] if place < len(arms) else place + 1 + named}")
+        if all(cell in ("0", "1") for cell in row[::2]) and any(float(cell) > 1 for cell in row[1::2]):
+            raise ValueError(f"line {line}: {','.join(row)} seems to have commas in numbers; {EXPECTED}")
     return [[float(cell) for cell in row] for _, row in cells], ([row[0].strip() for _, row in rows if named], arms)
+
+
+def _is_header(first: list[str], others: list[list[str]]) -> bool:
+    """Whether the first line of a file has the names of arms. They may be the numbers 0, 1, 2, … that pandas writes.
+
+    0,1 above nothing but zeros and ones is a player.
+    """
+    if not any(map(_is_numeral, first)):
+        return True
+    numbers = first[1:] if _is_id_word(first[0]) else first
+    counted = len(numbers) > 1 and numbers == [str(place) for place in range(len(numbers))]
+    return counted and any(float(cell) not in (0, 1) for row in others for cell in row if _is_number(cell))
+
+
+def _has_names(head: list[str], column: list[str]) -> bool:
+    """Whether the first column has the names of players: no numbers, or whole ones below a word for names."""
+    if head and head[0].lower() in CORNER:
+        return True
+    ids = bool(head) and _is_id_word(head[0]) and len(set(column)) == len(column)
+    return not any(map(_is_numeral, column)) or (ids and not any(_is_number(each) and "." in each for each in column))
+
+
+def _is_id_word(text: str) -> bool:
+    """Whether a word stands over names: one of them, also as in `clinics`, `clinic_id` or `Clinic ID`."""
+    return text.strip() == "" or re.fullmatch(rf"({'|'.join(ID_WORDS)})s?([ _]?id)?", text.strip().lower()) is not None
+
+
+def _check_cell(cell: str, where: str) -> None:
+    """Refuse a cell that is no number, and say what to do."""
+    if cell.strip().lower() in MISSING:
+        raise ValueError(f"{where}: {cell!r}, but every mean must be given")
+    if cell.strip().endswith("%"):
+        raise ValueError(f"{where}: {cell!r}, but a mean is a number in [0, 1]; divide percentages by 100")
+    if not _is_number(cell):
+        raise ValueError(f"{where}: {cell!r} is not a number; {EXPECTED}")
+
+
+def _is_numeral(cell: str) -> bool:
+    return _is_number(cell) or NUMERAL.fullmatch(cell) is not None
 
 
 def _is_number(cell: str) -> bool:
@@ -96,7 +146,9 @@ def _checked(where: str, rows: Any, players: Sequence[str] = (), arms: Sequence[
         for arm, mean in enumerate(row):
             if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
                 names = players[player] if players else player, arms[arm] if arms else arm
-                raise ValueError(f"{where}: means[{names[0]}, {names[1]}]={mean!r}, but a mean is a number in [0, 1]")
+                hint = "; divide percentages by 100" if isinstance(mean, (int, float)) and 1 < mean <= 100 else ""
+                shown = f"means[{names[0]}, {names[1]}]={mean!r}"
+                raise ValueError(f"{where}: {shown}, but a mean is a number in [0, 1]{hint}")
     if len(rows) * len(rows[0]) > MAX_PAIRS:
         raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
     return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)
