@@ -59,6 +59,19 @@ def test_an_error_is_one_line_and_a_status(monkeypatch, capsys, error, status, s
     assert capsys.readouterr().err.startswith(said)
 
 
+def test_a_mistyped_command_names_the_one_that_was_meant(capsys):
+    for line, said in ((["rum"], "run"), (["paper", "--backend", "cude"], "cuda")):
+        with pytest.raises(SystemExit, match="2"):
+            main(line)
+        assert capsys.readouterr().err.endswith(f" (did you mean {said}?)\n")
+
+
+def test_a_spec_that_is_not_there_names_the_command_that_writes_one(capsys, tmp_path):
+    assert main(["run", str(tmp_path / "nope.toml")]) == 2
+    said = f"posse: error: there is no file {tmp_path / 'nope.toml'}; `posse init nope.toml` writes an example\n"
+    assert capsys.readouterr().err == said
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])

@@ -37,6 +37,10 @@ BROKEN = [
     ("horizon = 40", "horizon = 40\ntold = [0.1, 10]", "told = [0.1, 10]", "no grid"),
     ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
     ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),
+    ("horizon = 40", "horizon = 40\ndelay = 50", "delay = 50", "(did you mean feedback = { delay = 50 }?)"),
+    ("horizon = 40", "horizon = 40\nlate = 0.5", "late = 0.5", "(did you mean schedule = { late = 0.5 }?)"),
+    ("horizon = 40", "horizon = 40\nfeedback = { delay = [0, 39] }", "feedback = { delay = [0, 39] }", "no reward arr"),
+    ("horizon = 40", "horizon = 40\nfeedback = { batch = 40 }", "feedback = { batch = 40 }", "no reward arrives bef"),
     ("seed = 3", 'seed = 3\ndefaults = { name = "x" }', 'defaults = { name = "x" }', "no name"),
     ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "defaults = { horizons = 3 }", "did you mean horizon"),
     ("n_subpar = 2", "n_subpar = 3", "n_subpar = 3", "at most 2"),
@@ -83,7 +87,7 @@ BROKEN = [
     ('epsilon = "problem"', 'epsilon = "problems"', 'epsilon = "problems"', "did you mean problem?"),
     ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
     ('name = "IndTS"', 'name = "IndTS"\nc2 = 0', "c2 = 0", "above 0"),
-    ('name = "IndTS"', 'name = "RobustAgg"', None, "epsilon is missing"),
+    ('name = "IndTS"', 'name = "RobustAgg"', None, 'epsilon is missing; add epsilon = 0.1, or epsilon = "problem"'),
     ('name = "IndTS"', f'name = "IndTS"\n{TWICE}', TWICE, "label of two policies"),
     ('name = "IndTS"', 'name = ["IndTS", "IndUCB"]\nlabel = "x"', 'label = "x"', "label of two policies"),
     ('name = "IndTS"', 'name = "IndTS"\nlabel = 3', "label = 3", "text in quotes"),
@@ -109,6 +113,17 @@ def test_an_error_names_the_line_and_what_is_allowed(old, new, line, words):
     if line is not None:
         assert text.split("\n")[caught.value.line - 1] == line
         assert f"line {caught.value.line}" in str(caught.value)
+
+
+def test_names_of_policies_alone_are_shown_as_tables():
+    text = SMALL[: SMALL.index("[study.problems]")] + 'policies = ["PosseTS", "IndTS"]\n'
+    with pytest.raises(SpecError, match=r'expected at least one table, .*, such as \{ name = "PosseTS" \}'):
+        parse(text + 'problems = { family = "subpar", n_subpar = 2 }')
+
+
+def test_a_reward_that_arrives_for_the_last_round_is_late_enough():
+    for feedback in ("delay = 38", "batch = 39"):
+        assert parse(small("horizon = 40", f"horizon = 40\nfeedback = {{ {feedback} }}")).units()
 
 
 @pytest.mark.parametrize(

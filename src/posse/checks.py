@@ -91,7 +91,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     import difflib  # only for an error, so that nobody else waits for it
 
     by_letters = {_letters(name): name for name in known}
-    close = difflib.get_close_matches(_letters(given[:60]), by_letters, 1, cutoff=0.7)
+    close = difflib.get_close_matches(_letters(given[:60]), by_letters, 1, cutoff=0.65)
     return f" (did you mean {by_letters[close[0]]}?)" if close else ""
 
 

@@ -5,12 +5,13 @@ import importlib
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
-from posse.checks import output_file
+from posse.checks import did_you_mean, output_file
 from posse.extras import MissingExtra, extra
 from posse.text import align, to_json
 from posse.version import __version__
@@ -172,8 +173,16 @@ def add_rewards(parser: argparse._ActionsContainer, default: str | None = "rewar
     parser.add_argument("--range", dest="reward_range", nargs=2, type=float, metavar=("LOW", "HIGH"), help=text)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that names the choice which was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        super().error(message + (did_you_mean(found[1], re.findall(r"[\w-]+", found[2])) if found else ""))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="posse",
         description="Multi-task bandits that share data robustly.",
         usage="posse COMMAND [OPTIONS]",

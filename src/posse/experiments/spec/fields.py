@@ -40,6 +40,7 @@ class Field:
     default: Any = REQUIRED
     grid: bool = False  # a list of values is a grid; the values are kept as a tuple
     listed: bool = False  # the value itself is a list
+    example: str = ""  # what to write where a required field is missing
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class SpecTable:
         """The value of a field, checked: a tuple if the field takes a grid."""
         if key not in self.values:
             if field.default is REQUIRED:
-                raise self.error(key, f"{key} is missing")
+                raise self.error(key, f"{key} is missing" + (f"; add {field.example}" if field.example else ""))
             return field.default
         value, check = self.values[key], field.check
         if check is None:
@@ -98,7 +99,9 @@ class SpecTable:
         found = self.values.get(key)
         if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
             header = ".".join(part for part in (*self.path, key) if isinstance(part, str))
-            raise self.error(key, f"{key}: expected at least one table, [[{header}]]")
+            names = [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+            example = f', such as {{ name = "{shorten(names[0], 60)}" }}' if names else ""
+            raise self.error(key, f"{key}: expected at least one table, [[{header}]]{example}")
         return found
 
     def product(self, grids: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:

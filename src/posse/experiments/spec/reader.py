@@ -7,6 +7,7 @@ that `posse init` writes (shipped/example.toml) shows every field.
 import dataclasses
 import inspect
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,8 @@ def load(path: str | Path) -> Spec:
         )
     try:
         text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}; `posse init {path.name}` writes an example") from None
     except UnicodeDecodeError as error:
         raise SpecError(f"{path} is not UTF-8 text: {error}") from None
     try:
@@ -86,12 +89,21 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
         if study.name in [other.name for other in studies]:
             raise table.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
         with table.blame():
-            units += sum(1 for _ in itertools.islice(study.units(values["seed"]), MAX_UNITS + 1 - units))
+            for unit in itertools.islice(study.units(values["seed"]), MAX_UNITS + 1 - units):
+                units += 1
+                _check_feedback(unit.feedback, unit.horizon)
             if units > MAX_UNITS:
                 raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
         studies.append(study)
         files |= csv_texts(table.values["problems"].get("file", []), Path(folder))
     return Spec(values["title"], values["seed"], tuple(studies), text, tuple(files.items()))
+
+
+def _check_feedback(feedback: Feedback, horizon: int) -> None:
+    """Refuse late rewards of which none is known at any decision."""
+    first = math.ceil((1 + feedback.delay) / feedback.batch) * feedback.batch
+    if feedback != AT_ONCE and first >= horizon:
+        raise ValueError(f"feedback={feedback}, but horizon={horizon}: no reward arrives before the end")
 
 
 def _of_type(kind: type, expected: str) -> Check:
@@ -205,6 +217,8 @@ STUDY_FIELDS = {
     "policies": Field(),
     "extra_policies": Field(default=()),
 }
+WITHIN = {"delay": "feedback", "batch": "feedback", "random": "schedule", "late": "schedule", "zipf": "schedule"}
+"""Keys of tables that are values of a study's fields, and these fields."""
 GIVEN_FIELDS = {"epsilon": Field(_share, (None,), grid=True), "rewards": Field(_rewards, (Bernoulli(),), grid=True)}
 FAMILY = Field(_one_of({name: name for name in FAMILIES}))
 PARAMETER_CHECKS = {
@@ -237,6 +251,10 @@ def _family_fields(family: str) -> dict[str, Field]:
 
 
 def _read_study(table: SpecTable, folder: Path) -> Study:
+    for key in table.values:
+        if key in WITHIN:
+            told = table.values[key]
+            raise table.error(key, f"{key} is not a field here (did you mean {WITHIN[key]} = {{ {key} = {told} }}?)")
     values = table.read(STUDY_FIELDS)
     if ("horizon" in table.values) == ("turns" in table.values):
         raise table.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
@@ -316,7 +334,14 @@ def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
         with table.blame():
             policy = _policy_named(name)
         constants = {
-            field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
+            field.name: Field(
+                _constant,
+                REQUIRED if field.default is dataclasses.MISSING else None,
+                grid=True,
+                example=f'{field.name} = 0.1, or {field.name} = "problem" for the problem\'s own'
+                if field.name in ("epsilon", "spread")
+                else "",
+            )
             for field in policy._constant_fields()
         }
         constants["forget"] = Field(_whole(STEPS, LONGEST), None, grid=True)
