@@ -137,7 +137,7 @@ def test_a_valid_spec_runs(document):
     for unit in units[:: max(1, len(units) // 3)]:
         table = unit.run()
         first, last = unit.replications
-        assert table.num_rows == len(unit.policies) * unit.problems.count * (last - first)
+        assert len(table) == len(unit.policies) * unit.problems.count * (last - first)
         assert isinstance(unit, Unit)
 
 

@@ -201,10 +201,8 @@ def test_an_experiment_that_is_kept_is_the_one_in_the_database(backend, tmp_path
         return queries.indices(live.state), list(live.state.player_roster), live.state.counts().sums
 
     async def look(store, kept):
-        found, fresh = (
-            await kept.read("teas", lambda _, live: numbers(live)),
-            numbers(store.read(queries.live_experiment, "teas")),
-        )
+        found = await kept.read("teas", lambda _, live: numbers(live))
+        fresh = numbers(store.read(queries.live_experiment, "teas"))
         assert found[1] == fresh[1]
         for one, other in zip((*found[0], found[2]), (*fresh[0], fresh[2]), strict=True):
             np.testing.assert_array_equal(one, other)

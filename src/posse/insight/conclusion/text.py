@@ -210,8 +210,8 @@ def reading(conclusion: Conclusion) -> list[str]:
         "for anybody, however often one looks, for any rewards in their range. The best arm is the one that is best on "
         "average over the decisions so far.",
         "Likely means, chances, costs, and the weight of rewards “from others” come from the model of the players that "
-        "posse diagnose uses. “Mean within”, “minus it” and “Ship” rest on no model, so they allow for much more.",
-        f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
+        "posse diagnose uses. Intervals rest on no model, so they allow for more. Each holds at every look with "
+        f"probability {percent(1 - conclusion.level)}.",
         unseen,
     ]
 
