@@ -13,9 +13,10 @@ from hypothesis.stateful import precondition, rule
 from learner_pair import ARMS, COMBINATIONS, CROWD, NAMES, PLAYERS, SHARES, VALUES, LearnerPair
 from slow_history import Refused
 
+from posse.checks import WrongValue
 from posse.learner import ConflictingReward, UnknownDecision
 
-ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
+ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": WrongValue}
 NO_IDS = ["", "7", "0-00000000", "999-00000000", " 0-00000000", "north"]
 eighths = st.integers(0, 8)
 kinds = st.sampled_from([float, float, np.float64, np.float32, Fraction, Decimal])

@@ -62,7 +62,7 @@ def headline(evaluation: Evaluation) -> str:
 
 def overall_table(evaluation: Evaluation) -> list[list[str]]:
     """A line for each target, below the line of headings."""
-    against = [] if evaluation.against is None else [f"minus {shorten(evaluation.against, 24)}"]
+    against = [] if evaluation.against is None else [f"minus {shorten(evaluation.against, 19)}"]
     interval = f"{100 * (1 - evaluation.level):g} % interval"
     rows = [["", "value", interval, "total", *against, "rows", "effective", "largest weight"]]
     for each in evaluation.estimates:
