@@ -11,6 +11,7 @@ import pytest
 from client_line import clients
 
 import posse
+from posse.checks import WrongValue
 from posse.learner import ConflictingReward, UnknownDecision
 from posse.service.client import Client, ServiceError, Unreachable
 
@@ -94,7 +95,7 @@ def test_errors_are_the_learners(client, offers):
         (lambda: client.observe(offers, "99-00000000", 0.0), UnknownDecision),
         (lambda: client.observe(offers, "no decision", 0.0), UnknownDecision),
         (lambda: client.observe(offers, decision.id, 7.0), ValueError),
-        (lambda: client.observe(offers, decision.id, float("nan")), ValueError),
+        (lambda: client.observe(offers, decision.id, float("nan")), WrongValue),
         (lambda: client.observe(offers, decision.id), TypeError),
         (lambda: client.choose(offers, "nobody"), ValueError),
         (lambda: client.choose(offers, "x" * 300), ValueError),

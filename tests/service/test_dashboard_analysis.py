@@ -142,7 +142,7 @@ def test_with_one_arm_left_there_is_nothing_to_wait_for():
 
 
 def test_differences_that_no_pair_shows_do_not_contradict_the_verdict(shops):
-    found = {"state": "free", "worst": None, "rows": [], "broken": [], "at_all": True, "p": 0.012}
+    found = {"state": "free", "worst": None, "rows": [], "broken": [], "at_all": True, "p": 0.012, "notes": []}
     said = _analysis_text("diagnosis", shops, {**found, "in_level": False, "in_effect": False})
     assert "No two are shown to differ so far" in said
     assert "Together, the players show differences (p = 0.012), but no single pair is proved to differ" in said

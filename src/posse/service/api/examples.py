@@ -43,7 +43,17 @@ _diagnosis = {
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
 _watch = {
     **{"decisions": 1000, "answered": 950, "arms": ARMS, "notes": []},
-    "checks": [{"about": "choices", "decisions": 1000, "level": 0.01, "evidence": 0.7, "alarm": None, "path": []}],
+    "checks": [
+        {
+            "about": "choices",
+            "decisions": 1000,
+            "level": 0.01,
+            "evidence": 0.7,
+            "alarm": None,
+            "path": [],
+            "deviations": [],
+        }
+    ],
     "effects": [{"against": "holdout", "decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17, "path": []}],
     "guards": [],
 }
