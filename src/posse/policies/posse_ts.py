@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity
 from posse.compile import out_of_line
 from posse.policies.base import Look, Policy, Refresh, several
-from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_any_order, member
 from posse.policies.fourth_root import UNIFORM, clip, explore, mean_of, posterior
 from posse.policies.likeness.estimate import estimate
 from posse.policies.likeness.tables import (
@@ -75,7 +75,7 @@ class PosseTS(Policy):
         for arm in dealt_to_teams(lane, arms):
             count = 0
             for first in by_team(lane, players):
-                count = in_order(count, n[arm, member(lane, first)], lane, first)
+                count = in_any_order(count, n[arm, member(lane, first)], lane, first)
             work[0, arm] = count
         barrier(lane)
         pulls, fitted = 0.0, 0.0

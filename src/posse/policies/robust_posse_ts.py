@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
-from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_any_order, member
 from posse.policies.guarantee import cutoff_of, guarded
 from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
 from posse.policies.statistics import STEP
@@ -56,7 +56,7 @@ class RobustPosseTS(Policy):
             N, S = 0, 0
             for first in by_team(lane, players):
                 player = member(lane, first)
-                N, S = in_order(N, n[arm, player], lane, first), in_order(S, s[arm, player], lane, first)
+                N, S = in_any_order(N, n[arm, player], lane, first), in_any_order(S, s[arm, player], lane, first)
             of_arm[arm, COUNT], of_arm[arm, SUM] = N * 1.0, S * STEP
         barrier(lane)
         for player in dealt(lane, players):

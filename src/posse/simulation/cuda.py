@@ -271,7 +271,8 @@ class Layout(NamedTuple):
     packed: bool  # whether these runs stand side by side in warps, and all runs of a block wait for each other
     threads: tuple[int, int]  # of a block: (those of a run, runs), or all of them and 1
     blocks: int
-    shared: int  # bytes of shared memory for a block's counters; 0 if they lie elsewhere
+    shared: int  # bytes of a block's shared memory: a number of each thread, for sums, if a run has a block; counters
+    counters_shared: bool  # whether counters lie there
     registers: int  # that a thread may have
 
     @classmethod
@@ -296,9 +297,10 @@ class Layout(NamedTuple):
             threads = (LARGE_BLOCK if large else BLOCK if players > WARP else SMALL_BLOCK, 1)
         if simulated:  # threads of Python: few, but enough to get into each other's way
             threads = (players, 2 if packed else 1) if in_a_warp else (min(2 * players + 1, 7), 1)
-        shared = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        counters = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        shared = counters + (0 if in_a_warp else 8 * threads[0])
         registers = LARGE_BLOCK_REGISTERS if threads[0] == LARGE_BLOCK else REGISTERS
-        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared, registers)
+        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared, counters > 0, registers)
 
 
 def without_gaps(players: int) -> int:
@@ -321,7 +323,7 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "state_by_arm": by_arm(State),
         "pair_of": pair_of,
         "IN_A_WARP": layout.in_a_warp,
-        "COUNTERS_SHARED": layout.shared > 0,
+        "COUNTERS_SHARED": layout.counters_shared,
         "EVERYBODY": everybody,
         "ANYTIME": anytime,
         "TIMED": timed,

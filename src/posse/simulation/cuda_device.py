@@ -6,7 +6,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba import cuda
+from numba import cuda, float64
 
 from posse.compile import out_of_line
 from posse.streams import HALF, MULTIPLIER_0, MULTIPLIER_1, WEYL_0, WEYL_1
@@ -43,14 +43,32 @@ def member_of_warp(lane, first):
 @out_of_line
 def add_in_warp(total, value, lane, first):
     """`in_order` for warps: every thread adds up what all of them show."""
+    shown = cuda.shared.array(0, float64)  # the block's shared memory begins with a number of each thread
+    thread = np.uint32(cuda.threadIdx.x)
+    begin = thread - thread % np.uint32(TEAM)
+    cuda.syncwarp(EVERYBODY)  # all have read what was shown before
+    shown[thread] = value
+    cuda.syncwarp(EVERYBODY)
     left = lane.players - first
     if left >= TEAM:
         for place in range(TEAM):
-            total += cuda.shfl_sync(EVERYBODY, value, place)
+            total += shown[begin + np.uint32(place)]
     else:
         for place in range(left):
-            total += cuda.shfl_sync(EVERYBODY, value, place)
+            total += shown[begin + np.uint32(place)]
     return total
+
+
+@out_of_line
+def add_whole_in_warp(total, value, lane, first):
+    """`in_any_order` for warps: threads whose numbers differ in one bit exchange their sums, bit by bit."""
+    if first + cuda.laneid >= lane.players:
+        value = 0
+    distance = TEAM // 2
+    while distance > 0:
+        value += cuda.shfl_xor_sync(EVERYBODY, value, distance)
+        distance //= 2
+    return total + value
 
 
 EVERYBODY = 0xFFFFFFFF  # all threads of a warp
@@ -106,7 +124,7 @@ def team_functions() -> dict[str, Any]:
     """How the threads of a block form teams. In the simulator each thread is one."""
     if numba.config.ENABLE_CUDASIM:
         return {}
-    sums = {"in_order": add_in_warp, "plus": add_in_warp}
+    sums = {"in_order": add_in_warp, "plus": add_in_warp, "in_any_order": add_whole_in_warp}
     return sums | {"dealt_to_teams": warps_of_block, "by_team": by_warp, "member": member_of_warp}
 
 

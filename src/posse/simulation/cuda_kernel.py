@@ -90,7 +90,7 @@ def play(states, tables, problems, participation, clock, players, constants):
     counters = own.counters
     if COUNTERS_SHARED:
         size = 3 * state.pulled_at.size
-        start = size * cuda.threadIdx.y if IN_A_WARP else 0
+        start = size * cuda.threadIdx.y if IN_A_WARP else 2 * cuda.blockDim.x  # after a number of each thread
         counters = cuda.shared.array(0, int32)[start : start + size]
     play_run(state, own, counters, problems, participation, clock, players, constants[1:], lane)
 

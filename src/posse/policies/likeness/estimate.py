@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member, players_of
+from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_any_order, in_order, member, players_of
 from posse.policies.fourth_root import dispersion_sums
 from posse.policies.likeness.effects import effects, first_effects
 from posse.policies.likeness.groups import find_groups
@@ -141,9 +141,9 @@ def begin(tables, sums, squares, log_T):
         more, rest = 1.0, 1.0
         for first in by_team(lane, players):
             player = member(lane, first)
-            N = in_order(N, pulls[arm, player], lane, first)
-            S = in_order(S, sums[arm, player], lane, first)
-            tried = in_order(tried, 1 if pulls[arm, player] > 0 else 0, lane, first)
+            N = in_any_order(N, pulls[arm, player], lane, first)
+            S = in_any_order(S, sums[arm, player], lane, first)
+            tried = in_any_order(tried, 1 if pulls[arm, player] > 0 else 0, lane, first)
         for first in by_team(lane, players):
             player = member(lane, first)
             more = in_order(more, above[arm, player], lane, first)

@@ -28,6 +28,8 @@ from posse.policies.likeness.tables import (
 
 BOUND_FOR_EACH_POLICY = True
 
+PART = 64  # players that one thread looks through
+
 
 @out_of_line
 def find_groups(tables, groups):
@@ -93,17 +95,24 @@ def misfits(tables):
 
 def next_misfit(tables, before):
     """The player who fits worst after player `before`, or worst of all after −1; −1 if there is none."""
-    rows, lane = tables.rows, tables.lane
-    for _ in dealt(lane, 1):
-        last = rows[STEP_TO, before] if before >= 0 else math.inf
+    rows, lane, players = tables.rows, tables.lane, tables.pulls.shape[1]
+    last = rows[STEP_TO, before] if before >= 0 else math.inf
+    parts = (players + PART - 1) // PART
+    for part in dealt(lane, parts):
         worst, found = -1.0, -1
-        for player in range(tables.pulls.shape[1]):
+        for player in range(part * PART, min(part * PART + PART, players)):
             misfit = rows[STEP_TO, player]
             if misfit > worst and (misfit < last or (misfit == last and player > before)):
                 worst, found = misfit, player
-        rows[PRECISION, 0] = found
+        rows[TOTAL, part] = found
     barrier(lane)
-    return int(rows[PRECISION, 0])
+    worst, found = -1.0, -1
+    for part in range(parts):
+        player = int(rows[TOTAL, part])
+        if player >= 0 and rows[STEP_TO, player] > worst:
+            worst, found = rows[STEP_TO, player], player
+    barrier(lane)  # all have read what the next step writes over
+    return found
 
 
 @out_of_line
