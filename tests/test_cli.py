@@ -80,9 +80,9 @@ def test_version(capsys):
 
 
 def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
-    assert main(["bench", "--policy", "Nobody"]) == 2
+    assert main(["bench", "--policy", "Ind-UCV"]) == 2
     error = capsys.readouterr().err
-    assert "Nobody" in error
+    assert "--policy 'Ind-UCV' (did you mean IndUCB?), but expected one of BayesUCB, " in error
     assert "RobustAggTS" in error
 
 
@@ -91,20 +91,23 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bench.simulator, "HORIZON", 2000)
     out, own = tmp_path / "bench.json", tmp_path / "measured_policies.py"
     own.write_text(OWN_POLICY.format(name="MeasuredTS", default="= 0.5") + "POLICIES = [MeasuredTS(0.25)]\n")
-    names = [word for name in ("RobustAggTS", "IndUCB", "MeasuredTS") for word in ("--policy", name)]
+    names = [word for name in ("RobustAgg-TS(0.1)", "Ind-UCB", "MeasuredTS") for word in ("--policy", name)]
     assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     tables = {table["name"]: table["rows"] for table in json.loads(out.read_text())["tables"]}
     of_learner = ["learner", "many", "crowd", "attributes", "propensities"]
     assert list(tables) == ["policies", "simulator", "start", *of_learner]
     *policies, numpy, floor = tables["policies"]
-    assert policies == ["Ind-UCB", "RobustAgg-TS(0.15)", "MeasuredTS(factor=0.25)"]
+    assert policies == ["RobustAgg-TS(0.1)", "Ind-UCB", "MeasuredTS(factor=0.25)"]
     costs = {name: {how: figure["value"] for how, figure in row.items()} for name, row in tables["policies"].items()}
     for name in policies:
         assert name in shown
         assert costs[name]["ns"] > costs[name]["ns"] / costs[name]["of floor"] > 0
         assert costs[name]["ns"] / costs[name]["of NumPy"] >= 0.999 * costs[numpy]["ns"] > costs[floor]["ns"] > 0
-    assert tables["learner"]["MeasuredTS(factor=0.25)"]["median"]["value"] > 0
+    assert [name for name, row in tables["learner"].items() if row] == [*policies, "RobustAgg-TS(0.1), new"]
+    assert list(tables["many"]) == policies
+    assert list(tables["crowd"]) == policies[:2], "another process does not know the user's own"
+    assert min(figure["value"] for row in tables["learner"].values() for figure in row.values()) > 0
     assert all(figure["value"] > 0 for row in tables["crowd"].values() for figure in row.values())
     measured = {name.split(",")[0]: row[""]["value"] for name, row in tables["simulator"].items() if row}
     assert measured["speed-up over naive.py"] > 1

@@ -14,7 +14,8 @@ from made_logs import randomised
 
 import posse
 from posse.cli import main
-from posse.cli.evaluate import read_policy, read_table
+from posse.cli.evaluate import read_table
+from posse.cli.policies import read_policy
 from posse.insight import evaluate
 from posse.insight.evaluation.targets import FixedPolicy
 from posse.insight.evaluation.text import overall_table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import csv
 import json
 import re
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import Commands, add_columns, add_command, add_level, add_outputs, answer
+from posse.cli.policies import read_policy, with_class_name
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.targets import FixedPolicy
-    from posse.policies import Policy
 
 
 def add(commands: Commands) -> None:
@@ -76,48 +75,9 @@ def _target(text: str) -> Any:
 
     if Path(text).suffix.lower() in (".json", ".csv"):
         return read_table(Path(text))
-    name = _with_class_name(text).partition("(")[0].strip()
+    name = with_class_name(text).partition("(")[0].strip()
     learns = name in {policy.__name__ for policy in all_policies()} or re.match(r"\s*[A-Za-z]\w*\(", text)
     return read_policy(text) if learns else text
-
-
-def _with_class_name(text: str) -> str:
-    """The text of a policy with the name of its class in place of the name that its label has."""
-    from posse.policies import all_policies
-
-    name, bracket, rest = text.strip().partition("(")
-    own = (cls for cls in all_policies() if cls.__module__.startswith("posse.policies."))
-    classes = {cls.name: cls.__name__ for cls in own if cls.name}
-    return classes.get(name.strip(), name) + bracket + rest
-
-
-def read_policy(text: str) -> Policy:
-    """A policy from its name and numbers, or from its label.
-
-    >>> read_policy("RobustAggTS(0.1, c1=2)").label
-    'RobustAgg-TS(0.1, c1=2)'
-    >>> read_policy("RobustAgg-TS(0.1, c1=2)").label
-    'RobustAgg-TS(0.1, c1=2)'
-    >>> read_policy("KL-UCB++").label
-    'KL-UCB++'
-    """
-    from posse import policies
-
-    own = {cls.__name__: cls for cls in policies.all_policies() if cls.__module__.startswith("posse.policies.")}
-    try:
-        call = ast.parse(_with_class_name(text), mode="eval").body
-        call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
-        name = call.func.id if isinstance(call.func, ast.Name) else ""
-        given = [ast.literal_eval(argument) for argument in call.args]
-        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError):
-        raise ValueError(f"--policy {text!r}, but expected a name and numbers, such as 'RobustAggTS(0.1)'") from None
-    if name not in own:
-        raise ValueError(f"--policy {text!r}, but expected one of {', '.join(sorted(own))}, such as 'RobustAggTS(0.1)'")
-    try:
-        return own[name](*given, **named)
-    except TypeError as error:
-        raise ValueError(f"--policy {text!r}: {error}") from None
 
 
 def read_table(path: Path) -> FixedPolicy:
