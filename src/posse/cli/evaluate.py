@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import re
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from posse.cli import Commands, add_columns, add_command, add_level, add_outputs, answer
 from posse.cli.policies import read_policy, with_class_name
+from posse.csv_form import csv_rows
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.targets import FixedPolicy
@@ -84,11 +84,10 @@ def read_table(path: Path) -> FixedPolicy:
     """A fixed policy from a JSON or CSV file; it gets the file's name."""
     from posse.insight.evaluation.targets import FixedPolicy
 
-    text = path.read_text(encoding="utf-8-sig")
     if path.suffix.lower() == ".csv":
-        return FixedPolicy(path.stem, _table_of_csv(path, text))
+        return FixedPolicy(path.stem, _table_of_csv(path))
     try:
-        table = json.loads(text)
+        table = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(entry, (str, dict)) for entry in table.values()):
@@ -96,22 +95,21 @@ def read_table(path: Path) -> FixedPolicy:
     return FixedPolicy(path.stem, table)
 
 
-def _table_of_csv(path: Path, text: str) -> dict[str, dict[str, float]]:
-    reader = csv.DictReader(text.splitlines())
-    columns = reader.fieldnames or []
+def _table_of_csv(path: Path) -> dict[str, dict[str, float]]:
+    (_, columns), *rows = csv_rows(path) or [(0, [])]
     if not {"player", "arm"} <= set(columns):
         raise ValueError(
             f"{path} has the columns {', '.join(columns) or 'none'}, but expected player, arm, probability"
         )
     table: dict[str, dict[str, float]] = {}
-    for line in reader:
-        entry = table.setdefault(line["player"], {})
-        if line["arm"] in entry:
-            raise ValueError(f"{path}, line {reader.line_num}: {line['player']} and {line['arm']} are there twice")
+    for line, row in rows:
+        cells = dict(zip(columns, row, strict=False))
+        player, arm, probability = (cells.get(name, "") for name in ("player", "arm", "probability"))
+        entry = table.setdefault(player, {})
+        if arm in entry:
+            raise ValueError(f"{path}, line {line}: {player} and {arm} are there twice")
         try:
-            entry[line["arm"]] = float(line["probability"]) if "probability" in columns else 1.0
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{path}, line {reader.line_num}: probability={line['probability']!r}, but expected a number"
-            ) from None
+            entry[arm] = float(probability) if "probability" in columns else 1.0
+        except ValueError:
+            raise ValueError(f"{path}, line {line}: probability={probability!r}, but expected a number") from None
     return table
