@@ -171,7 +171,7 @@ def report(ms: float) -> bench.report.BenchReport:
 
 
 def test_figures_are_shown_without_bars():
-    assert report(0.31).to_text().splitlines() == [
+    assert str(report(0.31)).splitlines() == [
         "A machine",
         "",
         "A title",
@@ -185,7 +185,7 @@ def test_figures_are_shown_without_bars():
 
 
 def test_missed_bars_are_marked():
-    assert bench.report.BarReport([report(0.31)]).to_text().splitlines() == [
+    assert str(bench.report.BarReport([report(0.31)])).splitlines() == [
         "A machine",
         "",
         "A title",
@@ -219,11 +219,11 @@ def test_the_report_of_a_gpu_marks_what_misses_its_bar():
     times = {"RobustAgg-TS(0.15)": row, "Ind-TS": row, "all five together": {**row, "kernel": 250.0}}
     times["all five in a new process, warm cache"] = {"wall": 6000.0}
     many = {"kernel": 2e10, "wall": 1e10, "all cores": 1e9}
-    text = bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many)]).to_text()
+    text = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many)]))
     marked = [line.split("  ")[0] for line in text.splitlines() if "← misses its bar" in line]
     assert marked == ["RobustAgg-TS(0.15), kernel", "all five in a new process, warm cache, wall"]
     assert "a GPU, beside" in text
-    quick = bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, times, many)]).to_text()
+    quick = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, times, many)]))
     assert "≤" not in quick, "a quick run has no bars"
 
 

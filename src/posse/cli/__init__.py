@@ -107,7 +107,6 @@ def add_level(parser: argparse._ActionsContainer, default: float, text: str) -> 
 def answer(
     function: Callable[..., Any],
     options: argparse.Namespace,
-    text_of: Callable[[Any], str] = str,
     json_of: Callable[[Any], str] = lambda result: to_json(result.to_dict()),
 ) -> Any:
     """Call a function, print its result in words or as JSON, and write the files that were asked for; return it.
@@ -124,7 +123,7 @@ def answer(
         output_file(options.report, "--report", endings=(".html",))
         importlib.import_module("posse.insight.report").templates()
     result = call(function, options)
-    print(json_of(result) if options.json == "-" else text_of(result))
+    print(json_of(result) if options.json == "-" else str(result))
     if options.json not in (None, "-"):
         Path(options.json).write_text(json_of(result) + "\n", encoding="utf-8")
     if options.figure is not None:

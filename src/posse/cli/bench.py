@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import operator
 import os
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from posse.checks import whole
 from posse.cli import IMPORT, Commands, add_command, add_outputs, answer
 from posse.cli.policies import named_policies
 from posse.extras import extra
-from posse.text import plural
+from posse.text import plural, to_json
 
 if TYPE_CHECKING:
     from posse.bench.report import BarReport, BenchReport
@@ -64,7 +63,7 @@ def _bench(options: argparse.Namespace) -> None:
         note("")
         return runs[0] if options.bars is None else BarReport(runs)
 
-    answer(measure, options, operator.methodcaller("to_text"), operator.methodcaller("to_json"))
+    answer(measure, options, json_of=to_json)
 
 
 def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:

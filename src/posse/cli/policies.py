@@ -25,14 +25,12 @@ def named_policies(texts: Iterable[str], known: list[Policy]) -> list[Policy]:
     return list(chosen)
 
 
-def with_class_name(text: str) -> str:
-    """The text of a policy with the name of its class in place of the name that its label has."""
+def shipped() -> dict[str, type[Policy]]:
+    """posse's own policies, by the name of the class and by the name that labels have."""
     from posse.policies import all_policies
 
-    name, bracket, rest = text.strip().partition("(")
-    own = (cls for cls in all_policies() if cls.__module__.startswith("posse.policies."))
-    classes = {cls.name: cls.__name__ for cls in own if cls.name}
-    return classes.get(name.strip(), name) + bracket + rest
+    own = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+    return {cls.name: cls for cls in own if cls.name} | {cls.__name__: cls for cls in own}
 
 
 def read_policy(text: str) -> Policy:
@@ -45,22 +43,20 @@ def read_policy(text: str) -> Policy:
     >>> read_policy("KL-UCB++").label
     'KL-UCB++'
     """
-    from posse import policies
-
-    own = {cls.__name__: cls for cls in policies.all_policies() if cls.__module__.startswith("posse.policies.")}
+    name, bracket, rest = text.strip().partition("(")
+    known = shipped()
     try:
-        call = ast.parse(with_class_name(text), mode="eval").body
-        call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
-        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        call = ast.parse(f"policy({rest}" if bracket else "policy()", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise SyntaxError
         given = [ast.literal_eval(argument) for argument in call.args]
         named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
         raise ValueError(f"--policy {text!r}, but expected a name and numbers, such as 'RobustAggTS(0.1)'") from None
-    if name not in own:
-        meant = did_you_mean(text.partition("(")[0], own)
-        there = ", ".join(sorted(own))
+    if name.strip() not in known:
+        meant, there = did_you_mean(name, known), ", ".join(sorted({cls.__name__ for cls in known.values()}))
         raise ValueError(f"--policy {text!r}{meant}, but expected one of {there}, such as 'RobustAggTS(0.1)'")
     try:
-        return own[name](*given, **named)
+        return known[name.strip()](*given, **named)
     except TypeError as error:
         raise ValueError(f"--policy {text!r}: {error}") from None
