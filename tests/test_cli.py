@@ -27,7 +27,7 @@ def test_the_help_has_every_command_in_a_group(capsys):
         ("Simulate", ("paper", "run", "init", "report", "compare", "battery")),
         ("Plan, check and judge from data", ("diagnose", "evaluate", "plan")),
         ("Run the decision service", ("serve", "demo", "db", "token")),
-        ("Measure", ("bench",)),
+        ("Measure and prepare", ("bench",)),
     ):
         group = shown.split(f"{title}:\n")[1].split("\n\n")[0]
         assert [line.split()[0] for line in group.splitlines()][: len(commands)] == list(commands)

@@ -22,7 +22,7 @@ GROUPS = {
     "Simulate": ("experiments",),
     "Plan, check and judge from data": ("diagnose", "evaluate", "plan", "watch", "conclude"),
     "Run the decision service": ("service", "lifecycle"),
-    "Measure": ("bench", "warm_up"),
+    "Measure and prepare": ("bench", "warm_up"),
 }
 """The groups of commands in the help, and the modules that add them."""
 FIGURES = (".png", ".svg", ".pdf")

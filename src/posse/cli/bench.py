@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    bench = add_command(commands, _bench, "measure the simulator on this machine")
+    bench = add_command(commands, _bench, "measure what posse costs on this machine")
     text = "show only figures that have a bar, and which of them miss it: of one run, or of several side by side"
     bench.add_argument("--bars", type=int, nargs="?", const=1, metavar="RUNS", help=text)
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
