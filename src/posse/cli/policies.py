@@ -20,8 +20,7 @@ def named_policies(texts: Iterable[str], known: list[Policy]) -> list[Policy]:
     chosen: dict[Policy, None] = {}
     for text in texts:
         meant = matching_labels(text, labels)
-        found = [policy for policy in known if policy.label in meant or type(policy).__name__ == text]
-        chosen |= dict.fromkeys(found or [read_policy(text)])
+        chosen |= dict.fromkeys([policy for policy in known if policy.label in meant] or [read_policy(text)])
     return list(chosen)
 
 
