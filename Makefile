@@ -27,25 +27,32 @@ help: ## list the targets
 
 venv: $(STAMP) ## make .venv with the locked tools and this package (PYTHON=python3.12 picks another Python)
 
-$(USER_STAMP): requirements.lock
+# The pip that comes with Python may be silent while it unpacks. The one of requirements-pip.lock shows how far it is.
+PIP_INSTALL := -m pip install --no-compile --require-hashes -r
+define MAKE_VENV
+	"$(PYTHON)" -m venv --without-pip $(1)
+	$(1)/bin/python -m ensurepip # says what it does; venv would be silent
+	$(1)/bin/python $(PIP_INSTALL) requirements-pip.lock
+endef
+
+$(USER_STAMP): requirements.lock requirements-pip.lock
 	@command -v "$(PYTHON)" >/dev/null || { echo "posse needs Python 3.11 or later: no $(PYTHON) found (set PYTHON=...)" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("posse needs Python 3.11 or later: $(PYTHON) is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
-	"$(PYTHON)" -m venv --without-pip $(VENV)
-	$(BIN)/python -m ensurepip # says what it does; venv would be silent
+	$(call MAKE_VENV,$(VENV))
 	@echo "installing what posse paper needs, with the versions and hashes of requirements.lock ..."
-	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements.lock
+	$(BIN)/python $(PIP_INSTALL) requirements.lock
 	@$(BIN)/python -m pip uninstall -qq --yes setuptools # 10 MB that nothing needs, and that only Python 3.11 puts there
 	@touch $@
 
 $(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock
 	@echo "installing the tools of developers, with the versions and hashes of requirements-dev.lock ..."
-	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python $(PIP_INSTALL) requirements-dev.lock
+	$(BIN)/python -m pip install --no-deps --no-build-isolation -e .
 	@touch $(USER_STAMP) $@
 
 $(DOCS_STAMP): requirements-docs.lock | $(USER_STAMP)
 	@echo "installing what the site is built with, with the versions and hashes of requirements-docs.lock ..."
-	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements-docs.lock
+	$(BIN)/python $(PIP_INSTALL) requirements-docs.lock
 	@touch $@
 
 paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
@@ -67,9 +74,9 @@ test-oldest: $(OLDEST_VENV)/.stamp ## run the core's tests with the oldest numpy
 
 OLDEST_TESTS := $(addprefix tests/test_,compile.py compile_errors.py compile_cache.py propensity.py simulate.py simulate_input.py streams.py normal.py rewards.py source_digest.py)
 
-$(OLDEST_VENV)/.stamp: requirements-oldest.lock
-	"$(PYTHON)" -m venv $(OLDEST_VENV)
-	$(OLDEST_VENV)/bin/python -m pip install --quiet --require-hashes -r requirements-oldest.lock
+$(OLDEST_VENV)/.stamp: requirements-oldest.lock requirements-pip.lock
+	$(call MAKE_VENV,$(OLDEST_VENV))
+	$(OLDEST_VENV)/bin/python $(PIP_INSTALL) requirements-oldest.lock
 	@touch $@
 
 test-service: $(STAMP) $(if $(shell command -v npm 2>/dev/null),$(NODE_STAMP)) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
@@ -90,7 +97,7 @@ test-docs: docs $(STAMP) ## build the site, and check it: everything is document
 	$(BIN)/python -m pytest $(PARALLEL) tests/site
 
 pictures: $(STAMP) ## make every picture of docs/images anew, with a browser (FILES=docs/pictures/plan.py: only these)
-	for file in $(or $(FILES),$(sort $(wildcard docs/pictures/*.py))); do POSSE_QUIET=1 $(BIN)/python $$file || exit 1; done
+	@for file in $(or $(FILES),$(sort $(wildcard docs/pictures/*.py))); do echo "$$file ..."; POSSE_QUIET=1 $(BIN)/python $$file || exit 1; done
 
 mutants: $(STAMP) ## break the code in small ways, one at a time, and list what no test notices (MUTANTS="--most 60 policies/ind_ts.py")
 	$(BIN)/python tests/mutate.py $(MUTANTS)
@@ -98,7 +105,7 @@ mutants: $(STAMP) ## break the code in small ways, one at a time, and list what 
 lint: $(STAMP) ## check format, style, types and the layers of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy # silent, half a minute the first time
 	$(BIN)/lint-imports
 
 check: lint test test-python ## run everything: lint, test, test-python
@@ -108,14 +115,16 @@ format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 
 bench: $(STAMP) ## run the benchmark, other libraries' learners beside ours
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-rivals.lock
+	$(BIN)/python $(PIP_INSTALL) requirements-rivals.lock
 	$(BIN)/posse bench
 
 LOCKS := .
 UPGRADE :=
-COMPILE_ONE := $(BIN)/uv pip compile pyproject.toml $(UPGRADE) --quiet --python-version 3.11 \
-	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
-COMPILE := $(COMPILE_ONE) --universal --fork-strategy fewest
+# Standard output is the lock once more; standard error says how far uv is.
+COMPILE = $(BIN)/uv pip compile $(2) $(UPGRADE) --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --no-annotate --output-file $(LOCKS)/requirements$(1).lock >/dev/null
+EVERYWHERE := pyproject.toml --universal --fork-strategy fewest
+AS_DEV = $(EVERYWHERE) --constraint $(LOCKS)/requirements-dev.lock
 
 lock: $(STAMP) ## write all locks anew from the extras in pyproject.toml, with the latest versions (-oldest: the oldest)
 	$(MAKE) locks UPGRADE=--upgrade
@@ -128,12 +137,13 @@ lock-check: $(STAMP) ## check that the locks still follow from pyproject.toml
 	done
 
 locks:
-	$(COMPILE) --extra dev --output-file $(LOCKS)/requirements-dev.lock
-	$(COMPILE) --extra experiments --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements.lock
-	$(COMPILE) --extra docs --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-docs.lock
-	$(COMPILE) --extra service --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-service.lock
-	$(COMPILE) --extra rivals --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-rivals.lock
-	$(COMPILE_ONE) --resolution lowest-direct --extra test --output-file $(LOCKS)/requirements-oldest.lock
+	$(call COMPILE,-pip,--group set-up --universal)
+	$(call COMPILE,-dev,$(EVERYWHERE) --extra dev)
+	$(call COMPILE,,$(AS_DEV) --extra experiments)
+	$(call COMPILE,-docs,$(AS_DEV) --extra docs)
+	$(call COMPILE,-service,$(AS_DEV) --extra service)
+	$(call COMPILE,-rivals,$(AS_DEV) --extra rivals)
+	$(call COMPILE,-oldest,pyproject.toml --resolution lowest-direct --extra test)
 
 dist: $(STAMP) ## build sdist and wheel into dist/, and once more from the sdist: they must have the same bytes
 	rm -rf dist build/sdist && mkdir -p build/sdist

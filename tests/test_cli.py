@@ -27,7 +27,7 @@ def test_the_help_has_every_command_in_a_group(capsys):
         ("Simulate", ("paper", "run", "init", "report", "compare", "battery")),
         ("Plan, check and judge from data", ("diagnose", "evaluate", "plan")),
         ("Run the decision service", ("serve", "demo", "db", "token")),
-        ("Measure", ("bench",)),
+        ("Measure and prepare", ("bench",)),
     ):
         group = shown.split(f"{title}:\n")[1].split("\n\n")[0]
         assert [line.split()[0] for line in group.splitlines()][: len(commands)] == list(commands)
@@ -80,9 +80,9 @@ def test_version(capsys):
 
 
 def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
-    assert main(["bench", "--policy", "Nobody"]) == 2
+    assert main(["bench", "--policy", "Ind-UCV"]) == 2
     error = capsys.readouterr().err
-    assert "Nobody" in error
+    assert "--policy 'Ind-UCV' (did you mean IndUCB?), but expected one of BayesUCB, " in error
     assert "RobustAggTS" in error
 
 
@@ -91,20 +91,23 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bench.simulator, "HORIZON", 2000)
     out, own = tmp_path / "bench.json", tmp_path / "measured_policies.py"
     own.write_text(OWN_POLICY.format(name="MeasuredTS", default="= 0.5") + "POLICIES = [MeasuredTS(0.25)]\n")
-    names = [word for name in ("RobustAggTS", "IndUCB", "MeasuredTS") for word in ("--policy", name)]
+    names = [word for name in ("RobustAgg-TS(0.1)", "Ind-UCB", "MeasuredTS") for word in ("--policy", name)]
     assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     tables = {table["name"]: table["rows"] for table in json.loads(out.read_text())["tables"]}
     of_learner = ["learner", "many", "crowd", "attributes", "propensities"]
     assert list(tables) == ["policies", "simulator", "start", *of_learner]
     *policies, numpy, floor = tables["policies"]
-    assert policies == ["Ind-UCB", "RobustAgg-TS(0.15)", "MeasuredTS(factor=0.25)"]
+    assert policies == ["RobustAgg-TS(0.1)", "Ind-UCB", "MeasuredTS(factor=0.25)"]
     costs = {name: {how: figure["value"] for how, figure in row.items()} for name, row in tables["policies"].items()}
     for name in policies:
         assert name in shown
         assert costs[name]["ns"] > costs[name]["ns"] / costs[name]["of floor"] > 0
         assert costs[name]["ns"] / costs[name]["of NumPy"] >= 0.999 * costs[numpy]["ns"] > costs[floor]["ns"] > 0
-    assert tables["learner"]["MeasuredTS(factor=0.25)"]["median"]["value"] > 0
+    assert [name for name, row in tables["learner"].items() if row] == [*policies, "RobustAgg-TS(0.1), new"]
+    assert list(tables["many"]) == policies
+    assert list(tables["crowd"]) == policies[:2], "another process does not know the user's own"
+    assert min(figure["value"] for row in tables["learner"].values() for figure in row.values()) > 0
     assert all(figure["value"] > 0 for row in tables["crowd"].values() for figure in row.values())
     measured = {name.split(",")[0]: row[""]["value"] for name, row in tables["simulator"].items() if row}
     assert measured["speed-up over naive.py"] > 1
@@ -168,7 +171,7 @@ def report(ms: float) -> bench.report.BenchReport:
 
 
 def test_figures_are_shown_without_bars():
-    assert report(0.31).to_text().splitlines() == [
+    assert str(report(0.31)).splitlines() == [
         "A machine",
         "",
         "A title",
@@ -182,7 +185,7 @@ def test_figures_are_shown_without_bars():
 
 
 def test_missed_bars_are_marked():
-    assert bench.report.BarReport([report(0.31)]).to_text().splitlines() == [
+    assert str(bench.report.BarReport([report(0.31)])).splitlines() == [
         "A machine",
         "",
         "A title",
@@ -216,11 +219,11 @@ def test_the_report_of_a_gpu_marks_what_misses_its_bar():
     times = {"RobustAgg-TS(0.15)": row, "Ind-TS": row, "all five together": {**row, "kernel": 250.0}}
     times["all five in a new process, warm cache"] = {"wall": 6000.0}
     many = {"kernel": 2e10, "wall": 1e10, "all cores": 1e9}
-    text = bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many)]).to_text()
+    text = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many)]))
     marked = [line.split("  ")[0] for line in text.splitlines() if "← misses its bar" in line]
     assert marked == ["RobustAgg-TS(0.15), kernel", "all five in a new process, warm cache, wall"]
     assert "a GPU, beside" in text
-    quick = bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, times, many)]).to_text()
+    quick = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, times, many)]))
     assert "≤" not in quick, "a quick run has no bars"
 
 

@@ -14,7 +14,8 @@ from made_logs import randomised
 
 import posse
 from posse.cli import main
-from posse.cli.evaluate import read_policy, read_table
+from posse.cli.evaluate import read_table
+from posse.cli.policies import read_policy
 from posse.insight import evaluate
 from posse.insight.evaluation.targets import FixedPolicy
 from posse.insight.evaluation.text import overall_table
@@ -38,7 +39,7 @@ class TestCommandLine:
 
     def test_targets_of_every_kind(self, log, capsys, tmp_path):
         (tmp_path / "best.json").write_text('{"p0": "a2", "p1": {"a1": 0.5, "a2": 0.5}}')
-        (tmp_path / "mine.csv").write_text("player,arm,probability\np0,a2,1\np1,a1,0.25\np1,a0,0.75\n")
+        (tmp_path / "mine.csv").write_text("player;arm;probability\np0;a2;1\np1;a1;0,25\np1;a0;0,75\n")
         out = tmp_path / "out.json"
         wanted = ["uniform", "a0", str(tmp_path / "best.json"), str(tmp_path / "mine.csv"), "IndUCB"]
         options = [part for policy in wanted for part in ("--policy", policy)]

@@ -92,6 +92,16 @@ def check_lock(file, extra):
     assert all("--hash=sha256:" in part for part in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:])
 
 
+def test_the_pip_that_installs_the_rest_is_locked():
+    (wanted,) = map(Requirement, tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["set-up"])
+    entry, *hashes = (ROOT / "requirements-pip.lock").read_text().split(" \\\n")
+    name, version = entry.split("==")
+    assert name == wanted.name == "pip"
+    assert wanted.specifier.contains(version)
+    assert hashes
+    assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}\n?", each) for each in hashes)
+
+
 def test_the_image_is_built_from_exact_versions():
     text = (ROOT / "deploy/Dockerfile").read_text()
     assert re.findall(r"^FROM \S+", text, re.MULTILINE) == re.findall(

@@ -122,12 +122,28 @@ def test_means_inline_from_csv_and_npy_are_the_same(tmp_path):
         ("0,1\n0.5,0.25\n", ((0.5, 0.25),)),
         ("store,web\n0.5,0.25\n", ((0.5, 0.25),)),  # an arm called store
         ("store,web\n1,0.25\n0,0.5\n", ((0.25,), (0.5,))),
+        ("0,62;0,55\n0,5;1\n", ((0.62, 0.55), (0.5, 1))),  # as a spreadsheet writes it in many countries
+        ("Größe;A,1;B\nKöln;0.1;0.2\nNord, Süd;0.25;0.5\n", ((0.1, 0.2), (0.25, 0.5))),
+        ("0.1\t0.2\n0.1\t0.3\n", ((0.1, 0.2), (0.1, 0.3))),
     ],
 )
-def test_what_is_a_name_in_a_csv_and_what_a_mean(tmp_path, content, means):
-    (tmp_path / "m.csv").write_text(content)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_what_is_a_name_in_a_csv_and_what_a_mean(tmp_path, content, means, encoding):
+    (tmp_path / "m.csv").write_text(content, encoding=encoding)
+    assert posse.Problem.from_csv(tmp_path / "m.csv") == posse.Problem(means)
     text = small(SMALL[SMALL.index("family") : SMALL.index("[[study.policies")], 'file = "m.csv"\n')
     assert parse(text, tmp_path).units()[0].problems.tables == (means,)
+
+
+def test_a_problem_from_a_csv_file_takes_the_options_of_a_problem_and_names_the_file(tmp_path):
+    file = tmp_path / "m.csv"
+    file.write_text("clinic,A,B\nnorth,0.1,0.2\nsouth,0.1,0.3\n")
+    assert posse.Problem.from_csv(str(file), epsilon=0.2, rewards="uniform").epsilon == 0.2
+    file.write_text("clinic,A,B\nnorth,0.1,0.2\nsouth,0.1,30\n")
+    with pytest.raises(
+        ValueError, match=r"m\.csv: means\[south, B\]=30\.0, but a mean is .* divide percentages by 100"
+    ):
+        posse.Problem.from_csv(file)
 
 
 def test_structured_problems_and_their_own_epsilon():

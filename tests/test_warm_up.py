@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is com
 def test_it_compiles_what_a_simulation_and_a_learner_use_and_says_how_far_it_is(capsys):
     core.kernels.cache_clear()
     engine.kernels.cache_clear()
-    assert main(["warm-up", "--policy", "IndUCB"]) == 0
+    assert main(["warm-up", "--policy", "Ind-UCB"]) == 0
     first, second, last = capsys.readouterr().out.splitlines()
     assert first == "1 of 2: IndUCB for simulations"
     assert second == "2 of 2: IndUCB for the learner and the service"
@@ -39,5 +39,4 @@ def test_it_compiles_what_a_simulation_and_a_learner_use_and_says_how_far_it_is(
 def test_a_policy_that_is_not_there_is_refused(capsys):
     assert main(["warm-up", "--policy", "Nope"]) == 2
     error = capsys.readouterr().err
-    assert "--policy 'Nope', but expected all, or one of " in error
-    assert "BayesUCB, " in error
+    assert "--policy 'Nope', but expected one of BayesUCB, " in error

@@ -62,14 +62,26 @@ def write_modules(app: Any) -> None:
     folder.mkdir(exist_ok=True, parents=True)
     for module, names in public_names().items():
         lines = [module, "=" * len(module), "", f".. automodule:: {module}", "   :no-members:", ""]
-        if module == "posse":
-            lines += _facade()
+        lines += _facade() if module == "posse" else _overview(names)
         for name in names:
-            lines += [f".. auto{_kind(name)}:: {name}", ""]
+            lines += [f".. auto{_kind(name)}:: {name}", *_without_declarations(_found(name)), ""]
         text = "\n".join(lines)
         path = folder / f"{module}.rst"
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+
+
+def _found(name: str) -> Any:
+    path, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(path), last)
+
+
+def _without_declarations(found: Any) -> list[str]:
+    """What every policy declares is described once, with `Policy`."""
+    base = importlib.import_module("posse.policies").Policy
+    if not (inspect.isclass(found) and issubclass(found, base)) or found is base:
+        return []
+    return [f"   :exclude-members: {', '.join(name for name in dir(base) if not name.startswith('_'))}"]
 
 
 def _order(name: str) -> tuple[bool, bool, str]:
@@ -78,8 +90,7 @@ def _order(name: str) -> tuple[bool, bool, str]:
 
 
 def _kind(name: str) -> str:
-    path, _, last = name.rpartition(".")
-    found = getattr(importlib.import_module(path), last)
+    found = _found(name)
     if inspect.isclass(found):
         return "exception" if issubclass(found, BaseException) else "class"
     return "function" if callable(found) else "data"
@@ -92,6 +103,17 @@ def _facade() -> list[str]:
         short = [f":py:obj:`{name} <{name}>`" for name in names if name.count(".") == 1 and module != "posse"]
         if short:
             lines += [f"   * - :doc:`{module}`", f"     - {', '.join(short)}"]
+    return [*lines, ""]
+
+
+def _overview(names: list[str]) -> list[str]:
+    """What there is on a page, with links, each with the first sentence about it."""
+    lines = [".. list-table::", "   :widths: 30 70", ""]
+    for name in names:
+        found, last = _found(name), name.rpartition(".")[2]
+        said = (inspect.getdoc(found) or "").partition("\n\n")[0] if callable(found) else ""
+        sentence = re.sub(r"\|(?=\w[^|]*\|)|(?<=\w)\|", r"\\|", re.split(r"(?<=\.)\s", said)[0])
+        lines += [f"   * - :py:obj:`{last} <{name}>`", f"     - {' '.join(sentence.split())}"]
     return [*lines, ""]
 
 
@@ -109,6 +131,8 @@ def to_restructured_text(app: Any, what: str, name: str, found: Any, options: An
     lines[:] = [
         re.sub(r"\|(?=\w[^|]*\|)|(?<=\w)\|", r"\\|", line) if line[:1].isalpha() else line for line in text.split("\n")
     ]
+    if what in ("attribute", "data", "property"):
+        lines[:0] = ["..", ""]  # napoleon would take what stands before a colon in the first line for a type
 
 
 # ---------------------------------------------------------------- commands

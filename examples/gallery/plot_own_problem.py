@@ -3,7 +3,7 @@ Your own problem
 ================
 
 A problem is a table of mean rewards: a row for each player, a column for each arm. Here four clinics choose among
-three treatments, and the fourth clinic is unlike the others.
+three treatments, and the fourth clinic is unlike the others. ``posse.Problem.from_csv`` reads such a table from a file.
 """
 
 import matplotlib.pyplot as plt

@@ -40,6 +40,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re
 CLONE = {
     "git clone": f"git clone --quiet {ROOT} clone",
     "make paper": "make -C clone paper",
+    "make venv": "make -C clone venv",
     "make test": "make -C clone test",
     "make docs": "make -C clone docs",
     "pip install .": "clone/.venv/bin/python -m pip install --no-deps ./clone",
@@ -102,8 +103,8 @@ def watch(name: str, command: str, folder: Path, environment: Mapping[str, str])
     start, ends = time.monotonic(), {"stdin": inner, "stdout": inner, "stderr": inner}
     process = psutil.Popen(shlex.split(command), cwd=folder, env=environment, start_new_session=True, **ends)
     os.close(inner)
-    moments, said, how = [Moment(0.0, 0.0)], b"", signal.SIGINT
-    while True:
+    moments, said, now = [Moment(0.0, 0.0)], b"", Moment(0.0, 0.0)
+    while now.wall < stop:
         ready, _, _ = select.select([terminal], [], [], 0.1)
         now = Moment(time.monotonic() - start, max(moments[-1].processor, used_by(process)))
         try:
@@ -115,9 +116,12 @@ def watch(name: str, command: str, folder: Path, environment: Mapping[str, str])
             said += read
             if STOPPED.encode() in read:
                 stop = min(stop, now.wall + 2.0)
-        if now.wall > stop:
-            os.killpg(process.pid, how)
-            how, stop = signal.SIGKILL, now.wall + 10.0
+    else:  # how long it takes to stop does not count
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(psutil.TimeoutExpired):
+            process.wait(10.0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     os.close(terminal)
     process.wait()
     moments.append(now)

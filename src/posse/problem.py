@@ -4,6 +4,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,21 @@ class Problem(Summarized):
         declared = attributes if isinstance(attributes, Attributes) else Attributes(attributes)
         known = _check_values(declared, values, len(table))
         store(self, means=table, gaps=gaps, changes=later, attributes=declared, values=known, **named)
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Any) -> "Problem":
+        """The problem whose means are in a CSV file, one row a player and one column an arm.
+
+        There may be names of arms in the first line and of players in the first column, as `pandas` writes them, and
+        numbers may have commas where columns are parted by semicolons. `options` are those of `Problem`.
+        """
+        from posse.mean_table import check_means, read_csv
+
+        try:
+            rows, names = read_csv(Path(path))
+        except ValueError as error:
+            raise ValueError(f"cannot read {path}: {error}") from None
+        return cls(check_means(str(path), rows, *names), **options)
 
     @property
     def players(self) -> int:

@@ -22,6 +22,6 @@ if ! command -v apt-get >/dev/null || { [ -n "$root" ] && ! command -v sudo >/de
     exit 1
 fi
 echo "test-service: installing with apt-get:$missing"
-$root apt-get update -qq
+$root apt-get update -q
 # shellcheck disable=SC2086  # several words are meant
-$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing

@@ -54,6 +54,15 @@ def test_every_public_name_is_documented(documented):
     assert [name for name, found in names.items() if not inspect.ismodule(found) and not known(name, found)] == []
 
 
+def test_a_page_of_names_begins_with_all_of_them_and_says_once_what_every_policy_declares(documented):
+    page = text_of("reference/api/posse.policies")
+    said = "Thompson sampling from the aggregate posterior while own data is scarce, then from the individual one."
+    assert page.count(said) == 2  # in the table, and with the class
+    assert "posse.Policy.randomised" in documented
+    assert "posse.IndUCB.randomised" not in documented
+    assert "False promises that nothing is drawn: scale 0 always" in page  # and not as a type
+
+
 def silent(name: str, cls: type) -> Iterator[str]:
     """What of a public class says nothing about itself. What `Policy` declares is described there."""
     if not (cls.__doc__ or "").strip():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posse.bench.report import BenchFigure, BenchReport, BenchTable
-from posse.bench.setting import ARMS, EPSILON, HORIZON, PAPER_POLICIES, PLAYERS, example, peak_megabytes, shipped, timed
+from posse.bench.setting import ARMS, EPSILON, HORIZON, PAPER_POLICIES, PLAYERS, peak_megabytes, shipped, timed
 from posse.generate import subpar
 from posse.policies import Policy
 from posse.problem import Problem
@@ -42,7 +42,7 @@ def run(quick: bool = False, note: Any = lambda text: None) -> BenchReport:
     check_backend("cuda")
     horizon = HORIZON // 10 if quick else HORIZON
     problems = [problem for n_subpar in range(10) for problem in subpar(n_subpar, count=30, seed=1)]
-    five = [example(shipped()[name]) for name in PAPER_POLICIES]
+    five = [shipped()[name] for name in PAPER_POLICIES]
     times = {}
     for policy in five:
         note(policy.label)

@@ -3,27 +3,22 @@
 import importlib.util
 import itertools
 import json
-import math
+import pickle
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posse.bench.report import BenchFigure, BenchTable
-from posse.bench.setting import ARMS, EPSILON, PLAYERS, printed_and_peak, worked
+from posse.bench.setting import ARMS, PLAYERS, is_shipped, printed_and_peak, worked
 from posse.generate import subpar
 from posse.learner import Learner
 from posse.policies.base import Policy
-from posse.policies.beta_ts import BetaTS
-from posse.policies.hier_ts import HierTS
-from posse.policies.ind_ts import IndTS
 from posse.policies.posse_ts import PosseTS
 from posse.policies.propensity import propensities
-from posse.policies.robustagg import RobustAgg
-from posse.policies.robustagg_ts import RobustAggTS
 
 BLOCK = 40  # pairs that are timed together
 PAIR_BAR = 35.0  # µs for a choose and an observe
@@ -40,17 +35,16 @@ Pair = Callable[[], None]
 """Choose an arm for the next player, and observe its reward."""
 
 
-def measure_learner(blocks: int, past: int, crowd: int, own: Iterable[Policy] = ()) -> Iterator[BenchTable]:
-    """Measure a choose and an observe over blocks, all contenders in turns; `own` are users' policies.
+def measure_learner(
+    blocks: int, past: int, crowd: int, policies: list[Policy], few: list[Policy]
+) -> Iterator[BenchTable]:
+    """Measure a choose and an observe over blocks, all contenders in turns.
 
-    The posse learners have `past` decisions behind them; one has none, to show that this does not matter. Others have
-    `crowd` players.
+    The posse learners have `past` decisions behind them; one has none, to show that this does not matter. Those of
+    `few` also choose for many players at once, and from `crowd` players, if another process knows them.
     """
-    pairs: dict[str, Pair] = {}
-    sharing = RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), PosseTS()
-    for policy in (*sharing, IndTS(), BetaTS(), *own):
-        pairs[policy.label] = _posse_pair(policy, past)
-    pairs[f"{RobustAggTS(EPSILON).label}, new"] = _posse_pair(RobustAggTS(EPSILON), 0)
+    pairs = {policy.label: _posse_pair(policy, past) for policy in policies}
+    pairs[f"{few[0].label}, new"] = _posse_pair(few[0], 0)
     there = [name for name, module in RIVALS.items() if importlib.util.find_spec(module)]
     pairs |= {name: {"MABWiser": _mabwiser_pair, "river": _river_pair}[name]() for name in there}
     times: dict[str, list[float]] = {name: [] for name in pairs}
@@ -71,8 +65,9 @@ def measure_learner(blocks: int, past: int, crowd: int, own: Iterable[Policy] = 
         "observe. MABWiser and river give no propensities.",
         rows,
     )
-    yield _measure_many(blocks)
-    yield _measure_crowd(crowd)
+    yield _measure_many(blocks, few)
+    if known := list(filter(is_shipped, few)):
+        yield _measure_crowd(crowd, known)
     yield _measure_attributes(blocks)
     yield BenchTable(
         "propensities",
@@ -110,10 +105,10 @@ def _posse_pair(policy: Policy, past: int) -> Pair:
     return pair
 
 
-def _measure_many(blocks: int) -> BenchTable:
+def _measure_many(blocks: int, policies: list[Policy]) -> BenchTable:
     """One choose for many players."""
     rows = {}
-    for policy in (RobustAggTS(EPSILON), PosseTS()):
+    for policy in policies:
         players = [str(player) for player in range(MANY)]
         learner = Learner(policy, [str(arm) for arm in range(ARMS)], players)
         learner.observe([(decision, 0.5) for decision in learner.choose(players)])
@@ -122,14 +117,14 @@ def _measure_many(blocks: int) -> BenchTable:
     return BenchTable("many", f"A choose for {MANY:,} players at once: µs for each", rows)
 
 
-def _measure_crowd(players: int) -> BenchTable:
+def _measure_crowd(players: int, policies: list[Policy]) -> BenchTable:
     """A learner with a great many players of whom few act, in a process of its own."""
     code = "import sys; from posse.bench.learner import print_crowd; print_crowd(sys.argv[1], int(sys.argv[2]))"
     rows = {}
-    for policy in (RobustAggTS, PosseTS):
-        printed, peak = printed_and_peak(code, policy.__name__, str(players))
+    for policy in policies:
+        printed, peak = printed_and_peak(code, pickle.dumps(policy).hex(), str(players))
         made, median, late, whole = json.loads(printed)
-        rows[policy.__name__] = {
+        rows[policy.label] = {
             "made, s": BenchFigure(made),
             "median": BenchFigure(median, most=CROWD_BAR),
             "99 %": BenchFigure(late),
@@ -140,13 +135,13 @@ def _measure_crowd(players: int) -> BenchTable:
     return BenchTable("crowd", f"{title}, and what its first {CROWD_PAIRS:,} take together", rows)
 
 
-def print_crowd(policy: str, crowd: int) -> None:
+def print_crowd(pickled: str, crowd: int) -> None:
     """Print, as JSON, what it takes to make such a learner; then the median, the 99th percentile and the sum."""
-    made = {"RobustAggTS": RobustAggTS(EPSILON), "PosseTS": PosseTS()}[policy]
+    policy = pickle.loads(bytes.fromhex(pickled))
     players, arms = [str(player) for player in range(crowd)], [str(arm) for arm in range(ARMS)]
-    Learner(made, arms, players[:MANY]).choose(players[0])  # compiled by now
+    Learner(policy, arms, players[:MANY]).choose(players[0])  # compiled by now
     start = time.process_time()
-    learner = Learner(made, arms, players, keep_log=False, player_limit=crowd)
+    learner = Learner(policy, arms, players, keep_log=False, player_limit=crowd)
     making = time.process_time() - start
     chance = random.Random(0)
     busy, times = chance.sample(players, BUSY), []

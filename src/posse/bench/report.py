@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from posse.text import align, to_json
+from posse.text import align
 
 
 @dataclass(frozen=True)
@@ -82,23 +82,20 @@ class BenchReport:
     machine: str
     tables: list[BenchTable]
 
-    def to_text(self) -> str:
-        """The figures for people."""
+    def __str__(self) -> str:
         return "\n".join([self.machine, *(line for table in self.tables for line in ("", *table.lines()))])
-
-    def to_json(self) -> str:
-        """The figures for machines."""
-        return to_json(self)
 
 
 @dataclass(frozen=True)
 class BarReport:
-    """The figures that have a bar, of one run or of several side by side."""
+    """The figures that have a bar, of one run or of several side by side.
+
+    As text, a line for each figure: its value in each run, its bar, and whether it misses that.
+    """
 
     runs: list[BenchReport]
 
-    def to_text(self) -> str:
-        """A line for each figure: its value in each run, its bar, and whether it misses that."""
+    def __str__(self) -> str:
         lines, missed, count = [self.runs[0].machine], 0, 0
         for tables in zip(*(run.tables for run in self.runs), strict=True):
             runs = [table.barred() for table in tables]
@@ -112,7 +109,3 @@ class BarReport:
             if rows:
                 lines += ["", tables[0].title, *align(rows, "<" + ">" * (len(runs) + 1) + "<")]
         return "\n".join([*lines, "", f"{missed} of {count} bars are missed." if missed else f"All {count} bars hold."])
-
-    def to_json(self) -> str:
-        """All figures of the runs, for machines."""
-        return to_json(self)

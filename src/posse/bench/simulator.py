@@ -13,7 +13,7 @@ import numpy as np
 from posse.bench import kernel, setting
 from posse.bench.learner import measure_learner
 from posse.bench.report import BenchReport, BenchTable, Rows, single
-from posse.bench.setting import ARMS, PLAYERS, Stopwatch, example, from_file, peak_megabytes, processor_seconds
+from posse.bench.setting import ARMS, PLAYERS, Stopwatch, is_shipped, peak_megabytes, processor_seconds
 from posse.policies import Policy
 from posse.version import __version__
 
@@ -48,7 +48,8 @@ import pickle, sys, posse
 learner = posse.Learner(pickle.loads(bytes.fromhex(sys.argv[1])), ["a", "b"], ["one", "other"])
 learner.observe(learner.choose("one"), 1.0)
 """
-LEARNERS = ("RobustAggTS", "PosseTS")  # whose first decision with an empty cache is measured too
+LEARNERS = ("RobustAggTS", "HierTS", "RobustAgg", "PosseTS", "IndTS", "BetaTS")  # measured in a learner
+FEW = ("RobustAggTS", "PosseTS")  # measured where it takes long
 STARTS = {  # code, its argument, and the most processor seconds
     "import posse": ("import posse", "", 0.25),
     "posse --help": (COMMAND, "--help", 0.15),
@@ -58,28 +59,25 @@ STARTS = {  # code, its argument, and the most processor seconds
 
 def run(
     quick: bool = False,
-    names: list[str] | None = None,
+    named: list[Policy] | None = None,
     paper: bool = False,
-    imports: Iterable[str] = (),
+    own: Iterable[Policy] = (),
     note: Callable[[str], None] = lambda text: None,
 ) -> BenchReport:
     """Take all measurements.
 
     Args:
         quick: shorter and rougher.
-        names: the class names of the policies to measure; all if empty.
+        named: the only policies to measure. The simulator's own figures are those of RobustAgg-TS, whatever is named.
         paper: whether to measure the paper's whole evaluation too.
-        imports: files with users' own policies, which are measured beside posse's.
+        own: users' own policies, which are measured beside posse's if none are named.
         note: is called with what is measured now.
     """
-    own = [policy for file in imports for policy in from_file(file)]
-    shipped = [example(cls) for cls in setting.shipped().values()]
-    known = {type(policy).__name__ for policy in (*shipped, *own)}
-    unknown = set(names or ()) - known
-    if unknown:
-        raise ValueError(f"no policy {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
-    policies = [policy for policy in (*shipped, *own) if not names or type(policy).__name__ in names]
-    robust = next(policy for policy in shipped if type(policy).__name__ == "RobustAggTS")
+    shipped = setting.shipped()
+    robust, *_ = few = [shipped[name] for name in FEW]
+    policies, learners = [*shipped.values(), *own], [*(shipped[name] for name in LEARNERS), *own]
+    if named:
+        policies = learners = few = named
     horizon, repetitions = (HORIZON // 10, 2) if quick else (HORIZON, 8)
     watch = Stopwatch()
     for number in range(1, repetitions + 1):
@@ -117,9 +115,9 @@ def run(
         note("the paper's evaluation")
         rows |= measure_paper()
     note("start-up")
-    start = measure_start(() if quick else [policy for policy in policies if policy not in own], repetitions)
+    start = measure_start([] if quick else policies, few, repetitions)
     note("the learner")
-    learner = measure_learner(*((10, 500, 20_000) if quick else (60, 20_000, 1_000_000)), own)
+    sizes = (10, 500, 20_000) if quick else (60, 20_000, 1_000_000)
     setup = f"M = {PLAYERS}, K = {ARMS}, mean over |I_5ε| = {', '.join(map(str, kernel.SUBPAR_COUNTS))}"
     costs = kernel.policy_rows(watch, policies, horizon, POLICY_BARS)
     return BenchReport(
@@ -127,28 +125,31 @@ def run(
         f"{platform.machine()}, {os.cpu_count()} cores",
         [
             BenchTable("policies", f"ns a player-round on one thread, {setup}", costs),
-            BenchTable("simulator", "The simulator", rows),
+            BenchTable("simulator", f"The simulator, with {robust.label}", rows),
             BenchTable("start", "Start-up: processor seconds of a new process", start),
-            *learner,
+            *measure_learner(*sizes, learners, few),
         ],
     )
 
 
-def measure_start(policies: Iterable[Policy], repetitions: int) -> Rows:
-    """What a new process takes to begin, and to use each policy for the first time with an empty cache of kernels."""
+def measure_start(policies: list[Policy], learners: list[Policy], repetitions: int) -> Rows:
+    """What a new process takes to begin, and to use each policy for the first time with an empty cache of kernels.
+
+    That of `learners` is also measured in a learner. Another process does not know users' own policies.
+    """
     rows: Rows = {}
     for name, (code, argument, most) in STARTS.items():
         times = [processor_seconds(code, argument, PYTHONDONTWRITEBYTECODE="") for _ in range(repetitions)]
         rows[name] = single(min(times), most=most)  # the first one may have to write bytecode
-    for policy in policies:
-        name = type(policy).__name__
-        uses = {"first use of": FIRST_USE} | (
-            {"a learner's first decision by": FIRST_DECISION} if name in LEARNERS else {}
-        )
+    for policy in filter(is_shipped, policies):
+        most = COMPILE_BARS.get(type(policy).__name__, 6.0)
+        uses = {"first use of": FIRST_USE}
+        if policy in learners:
+            uses["a learner's first decision by"] = FIRST_DECISION
         for what, code in uses.items():
             with tempfile.TemporaryDirectory() as empty:
                 seconds = processor_seconds(code, pickle.dumps(policy).hex(), NUMBA_CACHE_DIR=empty, POSSE_QUIET="1")
-            rows[f"{what} {policy.label}, empty cache"] = single(seconds, most=COMPILE_BARS.get(name, 6.0))
+            rows[f"{what} {policy.label}, empty cache"] = single(seconds, most=most)
     return rows
 
 

@@ -22,10 +22,16 @@ GROUPS = {
     "Simulate": ("experiments",),
     "Plan, check and judge from data": ("diagnose", "evaluate", "plan", "watch", "conclude"),
     "Run the decision service": ("service", "lifecycle"),
-    "Measure": ("bench", "warm_up"),
+    "Measure and prepare": ("bench", "warm_up"),
 }
 """The groups of commands in the help, and the modules that add them."""
 FIGURES = (".png", ".svg", ".pdf")
+FILES: dict[str, tuple[Sequence[str], Callable[[Any, str], Any]]] = {
+    "figure": (FIGURES, lambda result, path: result.figure().savefig(path)),
+    "effects_figure": (FIGURES, lambda result, path: result.effects_figure().savefig(path)),
+    "report": ((".html",), lambda result, path: Path(path).write_text(result.report(), encoding="utf-8")),
+}
+"""What a result may be written as, by the option that names the file: how its name ends, and how it is written."""
 IMPORT: dict[str, Any] = {
     "dest": "imports",
     "action": "append",
@@ -91,7 +97,6 @@ def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
 
 def add_outputs(parser: argparse._ActionsContainer, *, figure: bool, report: bool = False) -> None:
     """Add the options that say where else a result goes: --json, and --figure and --report if there are such."""
-    parser.set_defaults(figure=None, report=None)
     if report:
         parser.add_argument("--report", metavar="FILE", help="also write it as a page with pictures: an .html file")
     if figure:
@@ -107,30 +112,26 @@ def add_level(parser: argparse._ActionsContainer, default: float, text: str) -> 
 def answer(
     function: Callable[..., Any],
     options: argparse.Namespace,
-    text_of: Callable[[Any], str] = str,
     json_of: Callable[[Any], str] = lambda result: to_json(result.to_dict()),
 ) -> Any:
     """Call a function, print its result in words or as JSON, and write the files that were asked for; return it.
 
     Files that cannot be written, and packages that are missing, are refused before any long work.
     """
-    if options.figure is not None:
-        output_file(options.figure, "--figure", endings=FIGURES)
-    if options.figure is not None or options.report is not None:
+    files = {name: path for name in FILES if (path := getattr(options, name, None)) is not None}
+    for name, path in files.items():
+        output_file(path, f"--{name.replace('_', '-')}", endings=FILES[name][0])
         importlib.import_module("posse.figures")
+    if "report" in files:
+        importlib.import_module("posse.insight.report").templates()
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
-    if options.report is not None:
-        output_file(options.report, "--report", endings=(".html",))
-        importlib.import_module("posse.insight.report").templates()
     result = call(function, options)
-    print(json_of(result) if options.json == "-" else text_of(result))
+    print(json_of(result) if options.json == "-" else str(result))
     if options.json not in (None, "-"):
         Path(options.json).write_text(json_of(result) + "\n", encoding="utf-8")
-    if options.figure is not None:
-        result.figure().savefig(options.figure)
-    if options.report is not None:
-        Path(options.report).write_text(result.report(), encoding="utf-8")
+    for name, path in files.items():
+        FILES[name][1](result, path)
     return result
 
 

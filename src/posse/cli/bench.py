@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import operator
 import os
 import sys
 from collections.abc import Callable
@@ -11,20 +10,22 @@ from typing import TYPE_CHECKING
 
 from posse.checks import whole
 from posse.cli import IMPORT, Commands, add_command, add_outputs, answer
+from posse.cli.policies import named_policies
 from posse.extras import extra
-from posse.text import plural
+from posse.text import plural, to_json
 
 if TYPE_CHECKING:
     from posse.bench.report import BarReport, BenchReport
 
 
 def add(commands: Commands) -> None:
-    bench = add_command(commands, _bench, "measure the simulator on this machine")
+    bench = add_command(commands, _bench, "measure what posse costs on this machine")
     text = "show only figures that have a bar, and which of them miss it: of one run, or of several side by side"
     bench.add_argument("--bars", type=int, nargs="?", const=1, metavar="RUNS", help=text)
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
-    bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
+    text = "only this policy, such as IndTSV, Ind-TS-V or 'RobustAggTS(0.1)' (may be repeated)"
+    bench.add_argument("--policy", action="append", metavar="NAME", help=text)
     text = "also measure the policies of this Python file: those in its list POLICIES, or an example of each class"
     bench.add_argument("--import", **{**IMPORT, "dest": "policy_files", "help": f"{text} (may be repeated)"})
     add_outputs(bench, figure=False)
@@ -62,7 +63,7 @@ def _bench(options: argparse.Namespace) -> None:
         note("")
         return runs[0] if options.bars is None else BarReport(runs)
 
-    answer(measure, options, operator.methodcaller("to_text"), operator.methodcaller("to_json"))
+    answer(measure, options, json_of=to_json)
 
 
 def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
@@ -81,9 +82,11 @@ def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchR
                 "--backend cuda measures the paper's five policies, so --paper, --policy and --import do not go with it"
             )
         return gpu.run(options.quick, note)
-    from posse.bench import simulator
+    from posse.bench import setting, simulator
 
-    return simulator.run(options.quick, options.policy, options.paper, options.policy_files, note)
+    own = [policy for file in options.policy_files for policy in setting.from_file(file)]
+    named = named_policies(options.policy or (), [*setting.shipped().values(), *own])
+    return simulator.run(options.quick, named, options.paper, own, note)
 
 
 def _cache(options: argparse.Namespace) -> None:

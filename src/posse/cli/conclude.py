@@ -27,19 +27,13 @@ def _conclude(options: argparse.Namespace) -> None:
     arm is at most --level.
     """
     from posse.insight import conclude, watch
-    from posse.insight.conclusion.api import Conclusion
     from posse.insight.report import templates
 
     if options.html is not None:
         output_file(options.html, "--html", endings=(".html",))
         templates()  # an error now if the package for them is missing
-
-    def concluded(options: argparse.Namespace) -> Conclusion:
-        found: Conclusion = call(conclude, options)
-        if options.html is not None:
-            del options.level  # of the conclusion
-            page = found.page(call(watch, options), title=options.title)
-            Path(options.html).write_text(page, encoding="utf-8")
-        return found
-
-    answer(concluded, argparse.Namespace(**vars(options), options=options))
+    found = answer(conclude, options)
+    if options.html is not None:
+        del options.level  # of the conclusion
+        page = found.page(call(watch, options), title=options.title)
+        Path(options.html).write_text(page, encoding="utf-8")

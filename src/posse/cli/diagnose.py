@@ -1,22 +1,8 @@
 """posse diagnose: is ε right?"""
 
 import argparse
-import importlib
 
-from posse.checks import output_file
-from posse.cli import FIGURES, Commands, add_columns, add_level, add_outputs, answer
-
-
-def run(options: argparse.Namespace) -> None:
-    """Diagnose, and draw the difference of two arms player by player if that was asked for."""
-    from posse.insight import diagnose
-
-    if options.effects_figure is not None:
-        output_file(options.effects_figure, "--effects-figure", endings=FIGURES)
-        importlib.import_module("posse.figures")
-    found = answer(diagnose, options)
-    if options.effects_figure is not None:
-        found.effects_figure().savefig(options.effects_figure)
+from posse.cli import Commands, add_columns, add_level, add_outputs, insight
 
 
 def add(commands: Commands) -> None:
@@ -46,4 +32,4 @@ def add(commands: Commands) -> None:
     add_outputs(parser, figure=True, report=True)
     text = "also draw how much better one arm is than another, player by player: a .png, .svg or .pdf file"
     parser.add_argument("--effects-figure", metavar="FILE", help=text)
-    parser.set_defaults(run=run, progress=True)
+    parser.set_defaults(run=insight("diagnose"), progress=True)

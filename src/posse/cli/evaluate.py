@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import csv
 import json
 import re
 import sys
@@ -12,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import Commands, add_columns, add_command, add_level, add_outputs, answer
+from posse.cli.policies import read_policy, shipped
+from posse.csv_form import csv_rows
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.targets import FixedPolicy
-    from posse.policies import Policy
 
 
 def add(commands: Commands) -> None:
@@ -72,63 +71,20 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 def _target(text: str) -> Any:
     """What --policy names: a file, a policy that learns, or else an arm, uniform or logged."""
-    from posse.policies import all_policies
-
     if Path(text).suffix.lower() in (".json", ".csv"):
         return read_table(Path(text))
-    name = _with_class_name(text).partition("(")[0].strip()
-    learns = name in {policy.__name__ for policy in all_policies()} or re.match(r"\s*[A-Za-z]\w*\(", text)
+    learns = text.partition("(")[0].strip() in shipped() or re.match(r"\s*[A-Za-z]\w*\(", text)
     return read_policy(text) if learns else text
-
-
-def _with_class_name(text: str) -> str:
-    """The text of a policy with the name of its class in place of the name that its label has."""
-    from posse.policies import all_policies
-
-    name, bracket, rest = text.strip().partition("(")
-    own = (cls for cls in all_policies() if cls.__module__.startswith("posse.policies."))
-    classes = {cls.name: cls.__name__ for cls in own if cls.name}
-    return classes.get(name.strip(), name) + bracket + rest
-
-
-def read_policy(text: str) -> Policy:
-    """A policy from its name and numbers, or from its label.
-
-    >>> read_policy("RobustAggTS(0.1, c1=2)").label
-    'RobustAgg-TS(0.1, c1=2)'
-    >>> read_policy("RobustAgg-TS(0.1, c1=2)").label
-    'RobustAgg-TS(0.1, c1=2)'
-    >>> read_policy("KL-UCB++").label
-    'KL-UCB++'
-    """
-    from posse import policies
-
-    own = {cls.__name__: cls for cls in policies.all_policies() if cls.__module__.startswith("posse.policies.")}
-    try:
-        call = ast.parse(_with_class_name(text), mode="eval").body
-        call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
-        name = call.func.id if isinstance(call.func, ast.Name) else ""
-        given = [ast.literal_eval(argument) for argument in call.args]
-        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError):
-        raise ValueError(f"--policy {text!r}, but expected a name and numbers, such as 'RobustAggTS(0.1)'") from None
-    if name not in own:
-        raise ValueError(f"--policy {text!r}, but expected one of {', '.join(sorted(own))}, such as 'RobustAggTS(0.1)'")
-    try:
-        return own[name](*given, **named)
-    except TypeError as error:
-        raise ValueError(f"--policy {text!r}: {error}") from None
 
 
 def read_table(path: Path) -> FixedPolicy:
     """A fixed policy from a JSON or CSV file; it gets the file's name."""
     from posse.insight.evaluation.targets import FixedPolicy
 
-    text = path.read_text(encoding="utf-8-sig")
     if path.suffix.lower() == ".csv":
-        return FixedPolicy(path.stem, _table_of_csv(path, text))
+        return FixedPolicy(path.stem, _table_of_csv(path))
     try:
-        table = json.loads(text)
+        table = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     if not isinstance(table, dict) or not all(isinstance(entry, (str, dict)) for entry in table.values()):
@@ -136,22 +92,21 @@ def read_table(path: Path) -> FixedPolicy:
     return FixedPolicy(path.stem, table)
 
 
-def _table_of_csv(path: Path, text: str) -> dict[str, dict[str, float]]:
-    reader = csv.DictReader(text.splitlines())
-    columns = reader.fieldnames or []
+def _table_of_csv(path: Path) -> dict[str, dict[str, float]]:
+    (_, columns), *rows = csv_rows(path) or [(0, [])]
     if not {"player", "arm"} <= set(columns):
         raise ValueError(
             f"{path} has the columns {', '.join(columns) or 'none'}, but expected player, arm, probability"
         )
     table: dict[str, dict[str, float]] = {}
-    for line in reader:
-        entry = table.setdefault(line["player"], {})
-        if line["arm"] in entry:
-            raise ValueError(f"{path}, line {reader.line_num}: {line['player']} and {line['arm']} are there twice")
+    for line, row in rows:
+        cells = dict(zip(columns, row, strict=False))
+        player, arm, probability = (cells.get(name, "") for name in ("player", "arm", "probability"))
+        entry = table.setdefault(player, {})
+        if arm in entry:
+            raise ValueError(f"{path}, line {line}: {player} and {arm} are there twice")
         try:
-            entry[line["arm"]] = float(line["probability"]) if "probability" in columns else 1.0
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{path}, line {reader.line_num}: probability={line['probability']!r}, but expected a number"
-            ) from None
+            entry[arm] = float(probability) if "probability" in columns else 1.0
+        except ValueError:
+            raise ValueError(f"{path}, line {line}: probability={probability!r}, but expected a number") from None
     return table

@@ -3,7 +3,7 @@
 import argparse
 
 from posse.cli import Commands, add_columns, add_command, add_outputs, answer
-from posse.cli.evaluate import read_policy
+from posse.cli.policies import read_policy
 
 
 def add(commands: Commands) -> None:

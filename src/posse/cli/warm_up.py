@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from posse.cli import IMPORT, Commands, add_command
+from posse.cli.policies import named_policies
 from posse.text import plural
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ PURPOSES = {"simulate": "simulations", "learner": "the learner and the service"}
 
 def add(commands: Commands) -> None:
     parser = add_command(commands, _warm_up, "compile policies ahead, for example while an image is built", "warm-up")
-    text = "this policy, such as RobustAggTS, or all (may be repeated; default: PosseTS, the learner's default)"
+    text = "this policy, such as IndTSV or Ind-TS-V, or all (may be repeated; default: PosseTS, the learner's default)"
     parser.add_argument("--policy", action="append", metavar="NAME", help=text)
     text = "only for simulations, or only for the learner and the service (default: for all of them)"
     parser.add_argument("--for", dest="purpose", choices=tuple(PURPOSES), help=text)
@@ -33,13 +34,11 @@ def _warm_up(options: argparse.Namespace) -> None:
     from posse.policies import all_policies
     from posse.testing import example
 
-    known = {policy.__name__: policy for policy in all_policies() if not policy.__name__.startswith("_")}
-    names = list(known) if "all" in (options.policy or ()) else options.policy or ["PosseTS"]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"--policy {name!r}, but expected all, or one of {', '.join(sorted(known))}")
+    known = [example(policy) for policy in all_policies() if not policy.__name__.startswith("_")]
+    names = options.policy or ["PosseTS"]
+    policies = known if "all" in names else named_policies(names, known)
     purposes = [options.purpose] if options.purpose else list(PURPOSES)
-    steps = [(purpose, example(known[name])) for name in names for purpose in purposes]
+    steps = [(purpose, policy) for policy in policies for purpose in purposes]
     start = time.monotonic()
     for number, (purpose, policy) in enumerate(steps, 1):
         print(f"{number} of {len(steps)}: {type(policy).__name__} for {PURPOSES[purpose]}", flush=True)

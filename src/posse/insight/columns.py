@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from posse.csv_form import CsvForm, csv_form, refuse_doubtful, why_no_numbers
 from posse.decision import UnknownDecision, parse_id
 from posse.extras import extra
-from posse.insight.csv_form import CsvForm, csv_form, refuse_doubtful, why_no_numbers
 from posse.text import listed
 
 EMPIRICAL = "empirical"

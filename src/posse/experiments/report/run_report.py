@@ -190,6 +190,7 @@ def drawing(
             ends.callback(pool.shutdown, cancel_futures=True)
             others = [pool.submit(_save, chunk, out) for chunk in chunks]
         yield
+        report(0.0)
         _begin()
         ends.callback(gc.unfreeze)
         # The others begin with the first chunk, this process with the last; it takes what nobody has begun.

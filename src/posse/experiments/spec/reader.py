@@ -18,9 +18,10 @@ import numpy as np
 
 from posse.checks import did_you_mean, number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, Keys, SpecError, SpecTable, line_of
-from posse.experiments.spec.mean_tables import MAX_PAIRS, Names, csv_texts, read_files, read_means
+from posse.experiments.spec.mean_tables import csv_texts, read_files, read_means
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES, default_players
+from posse.mean_table import MAX_PAIRS, Names
 from posse.policies.base import LONGEST, Policy, all_policies
 from posse.policies.statistics import STEPS
 from posse.problem import check_epsilon

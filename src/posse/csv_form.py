@@ -1,7 +1,8 @@
-"""How a CSV file is written: its encoding, separator and decimal mark; and which of its cells are no numbers."""
+"""How a CSV file is written: its encoding, separator and decimal mark. Its rows, and why cells are no numbers."""
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -28,11 +29,12 @@ class CsvForm(NamedTuple):
 def csv_form(path: Path) -> CsvForm:
     """Find it out: in many countries a spreadsheet writes 0,5; 0,25, and not in UTF-8."""
     encoding = _encoding(path)
-    with path.open(encoding="utf-8-sig" if encoding == "utf8" else encoding, errors="replace") as file:
-        start = file.read(HEAD)
+    with path.open(encoding=encoding, errors="replace") as file:
+        start = file.read(HEAD).lstrip("\ufeff")
     if len(start) == HEAD and "\n" in start:
         start = start[: start.rindex("\n") + 1]  # whole lines
-    header = re.sub(r'"[^"]*"', "", start.lstrip().partition("\n")[0])  # a name in quotes may have any of them
+    first = start.lstrip().partition("\n")[0]
+    header = re.sub(r'"[^"]*"|\d,\d', "", first)  # a name in quotes may have any of them
     separator = max(";\t,", key=header.count) if re.search("[;\t]", header) else ","
     field = rf'(?m)(?:^|{separator})"?([-+]?\d+%s\d+)"?(?={separator}|$)'
     dots = re.findall(field % r"\.", start)
@@ -40,6 +42,22 @@ def csv_form(path: Path) -> CsvForm:
     if unclear and re.search(field % ",", start):
         return CsvForm(encoding, separator, ",", {})
     return CsvForm(encoding, separator, ".", _doubtful(start, separator) if unclear and dots else {})
+
+
+def csv_text(path: Path) -> str:
+    """A CSV file as text."""
+    return path.read_text(encoding=_encoding(path)).lstrip("\ufeff")
+
+
+def csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """The rows of a small CSV file that are not empty, each with its line, and with points in numbers."""
+    form = csv_form(path)
+    lines = csv.reader(io.StringIO(csv_text(path)), delimiter=form.separator)
+    return [(lines.line_num, [_with_point(cell, form.point) for cell in row]) for row in lines if row]
+
+
+def _with_point(cell: str, point: str) -> str:
+    return cell.replace(point, ".") if _PLAIN.fullmatch(cell.strip()) else cell
 
 
 def _encoding(path: Path) -> str:
