@@ -361,3 +361,19 @@ def test_a_policy_of_ones_own_has_a_colour_unlike_those_of_posse():
     for number, color in enumerate(OTHER_COLORS):
         others = [*shipped, *(lab(other) for other in OTHER_COLORS[:number])]
         assert min(np.linalg.norm(lab(color) - other) for other in others) > 18, color
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 18])
+@pytest.mark.parametrize("wide", [4, 30])
+def test_the_legend_stays_within_the_figure_and_above_its_panels(count, wide):
+    words = "a policy with a label of some length"
+    policies = [posse.IndTS(label=f"{number} {words[: wide if number % 3 else 4]}") for number in range(count)]
+    problems = posse.generate.subpar(2, count=2, players=2, arms=4)
+    figure = posse.simulate(problems, policies, 10, threads=1).plot()
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0
+    assert box.x1 <= figure.bbox.x1
+    assert figure.axes[0].get_window_extent().y1 < box.y0
+    assert figure.axes[0].get_window_extent().height > 0.4 * 3.4 * figure.dpi

@@ -32,7 +32,7 @@ from posse.text import plural
 Verdict = Literal["holds", "does not hold", "undecided"]
 STUDY = "subpar"
 WIDTH = 110
-PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "problem", "n_subpar")
+PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "family", "problem", "n_subpar")
 COLUMNS = (*PROBLEM, "policy", "replication", "means", "final_regret", "pulls_by_kind", "regret_by_kind")
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {  # of a row of the records
     "final regret": lambda row: row["final_regret"],

@@ -234,9 +234,9 @@ def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str =
     parts = [paper_rows(records, v, study=study)[0] for v in n_subpar]
     _, drawn = paper_rows(records, None, study=study)
     with matplotlib.rc_context(PRINT):
-        height = 0.4 + 2.2 * len(parts)
-        figure = canvas.new_figure(WIDTH, height)
+        figure = canvas.new_figure(WIDTH, 0.4 + 2.2 * len(parts))
         canvas.add_legend(figure, drawn, bars=True)
+        height = figure.get_size_inches()[1]
         for row, (v, rows) in enumerate(zip(n_subpar, parts, strict=True)):
             bottom = 0.55 + 2.2 * (len(parts) - 1 - row)
             for column, (draw, (left, width)) in enumerate(zip(DRAWS.values(), COLUMNS, strict=True)):

@@ -156,6 +156,8 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
     name_of_study = WORDS["studies"][study] if shipped else study
     pages = math.ceil(len(settings(rows)) / figures.SHEET)
     for kind in figures.DRAWS:
+        if kind == "regret by kind" and np.isnan(rows["regret_by_kind"]).all():
+            continue  # means change, and kinds with them
         how = {} if shipped or kind != "regret" else {"level": LEVEL}
         marks = WORDS["marks"]["intervals" if how else kind]
         section = "details" if shipped and kind != "regret" else "studies"

@@ -95,9 +95,10 @@ def _theory(points: Sequence[Point], drawn: Mapping[str, Look], panels: Bounds, 
     xlabel, log, ticks = AXES[over]
     with matplotlib.rc_context(PRINT):
         below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
-        height = 2.9 + below
-        figure = new_figure(WIDTH, height)
-        top = 1 - add_legend(figure, drawn) - 0.3 / height
+        figure = new_figure(WIDTH, 2.9 + below)
+        legend = add_legend(figure, drawn)
+        height = figure.get_size_inches()[1]
+        top = 1 - legend - 0.3 / height
         figure.subplots_adjust(left=0.105, right=0.985, top=top, bottom=below / height, wspace=0.14)
         first: Axes | None = None
         for number, (kind, functions) in enumerate(panels.items()):

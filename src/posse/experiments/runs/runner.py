@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from posse.checks import whole
-from posse.experiments.records import Records, from_result
+from posse.experiments.records import Records
 from posse.experiments.runs.remaining import Remaining, Task
 from posse.experiments.runs.store import ResultStore, file_content
 from posse.experiments.spec.study import Spec, Unit, unit_id
@@ -303,7 +303,7 @@ def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
             part = slice(start, start + len(problems))
             values = {name: getattr(result, name)[:, part] for name in MEASURED}
             mine = dataclasses.replace(result, problems=result.problems[part], **values)
-            yield unit, file_content(unit, from_result(mine, unit.study, unit.problems.numbers))
+            yield unit, file_content(unit, unit.records(mine))
             start = part.stop
 
 

@@ -19,7 +19,8 @@ from typing import Any
 from arro3.core import Array, RecordBatch, RecordBatchReader, Table
 from arro3.io import read_parquet, write_parquet
 
-from posse.experiments.records import FIELDS, READABLE, SCHEMA, SCHEMA_VERSION, Records
+from posse.experiments.records import FIELDS, READABLE, SCHEMA, SCHEMA_VERSION, Records, with_later_columns
+from posse.experiments.settings import family_text
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
@@ -209,12 +210,11 @@ def _digest(blank: bytes) -> bytes:
 
 def read_batch(source: Path | bytes) -> RecordBatch:
     """The rows of a file, which is checked, or of a content that was just made."""
-    batch = RecordBatch.from_arrow(open_unit(source)[1] if isinstance(source, Path) else read_parquet(source))
-    names = batch.column_names
-    for field in FIELDS:
-        if field.name not in names:  # of an older version
-            batch = batch.append_column(field, Array([None] * batch.num_rows, field.type))
-    return batch if names == SCHEMA.names else batch.select(SCHEMA.names)
+    if not isinstance(source, Path):
+        return RecordBatch.from_arrow(read_parquet(source))
+    described, file = open_unit(source)
+    batch = with_later_columns(RecordBatch.from_arrow(file), family_text(described["problems"]))
+    return batch if batch.column_names == SCHEMA.names else batch.select(SCHEMA.names)
 
 
 def _joined(batches: Iterable[RecordBatch]) -> RecordBatch:

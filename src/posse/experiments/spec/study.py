@@ -14,6 +14,7 @@ import numpy as np
 
 from posse import generate
 from posse.experiments.records import SCHEMA_VERSION, Records, from_result
+from posse.experiments.settings import family_text
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
@@ -127,8 +128,11 @@ class Unit:
 
     def run(self, threads: int = 1, progress: Progress = None) -> Records:
         """Simulate it: one row for each policy, problem and replication."""
-        result = self.simulate(self.problems.make(self.seed), threads=threads, progress=progress)
-        return from_result(result, self.study, self.problems.numbers)
+        return self.records(self.simulate(self.problems.make(self.seed), threads=threads, progress=progress))
+
+    def records(self, result: Result) -> Records:
+        """The rows of its result."""
+        return from_result(result, self.study, self.problems.numbers, family_text(self.problems.describe()))
 
     def simulate(self, problems: list[Problem], **how: Any) -> Result:
         """Simulate its policies in its setting on any problems; `how` holds further arguments of `simulate`."""
