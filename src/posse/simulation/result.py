@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # by policy, problem and replication
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result(Summarized):
     """Measurements of policies on problems. Regret is pseudo-regret: true gaps, not noisy rewards.
@@ -202,8 +205,7 @@ def merge(results: Iterable[Result]) -> Result:
     shape = (len(policies), len(problems), len(replications))
     filled = np.zeros(shape, bool)
     merged: dict[str, Any] = {
-        name: np.zeros(shape + getattr(first, name).shape[3:], getattr(first, name).dtype)
-        for name in ("regret", "pulls", "late_pulls", "reward", "player_regret")
+        name: np.zeros(shape + getattr(first, name).shape[3:], getattr(first, name).dtype) for name in MEASURED
     }
     for part in parts:
         where = np.ix_(

@@ -6,8 +6,8 @@ import gc
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
@@ -36,7 +36,7 @@ from posse.version import __version__
 TEMPLATES = Path(__file__).parent / "templates"
 LEVEL = 0.95  # of the intervals in figures
 CHUNK = 3  # figures that a process draws before it asks for more
-FEW = 9  # figures that one process has drawn before another one could begin, which takes a second
+FEW = 9  # figures that this process has drawn before others could begin, which takes a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,51 +177,36 @@ def drawing(
 ) -> Iterator[None]:
     """Draw the figures of a catalogue into a folder, each as PNG and SVG; they are there at the end of the block.
 
-    Other processes draw while the block runs, and afterwards this one with them. A script that asks for several needs
-    `if __name__ == "__main__"`.
+    Several processes draw while the block runs. A script that asks for them needs `if __name__ == "__main__"`.
     """
     report = reporter(progress) or (lambda fraction: None)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
-    files = imported_files()  # users' policies say how they look
+    save = partial(_save, folder=out)
     with ExitStack() as ends:
-        others: list[Future[None]] = []
+        drawn: Iterable[None] = map(save, entries)
         if processes > 1 and len(entries) > FEW:
-            pool = ProcessPoolExecutor(processes - 1, get_context("spawn"), initializer=_begin, initargs=(files,))
+            files = imported_files()  # users' policies say how they look
+            pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin, initargs=(files,))
             ends.callback(pool.shutdown, cancel_futures=True)
-            others = [pool.submit(_save, chunk, out) for chunk in chunks]
+            drawn = pool.map(save, entries, chunksize=CHUNK)
         yield
-        _begin()
-        ends.callback(gc.unfreeze)
-        # The others begin with the first chunk, this process with the last; it takes what nobody has begun.
-        own = 0
-        for chunk, other in itertools.zip_longest(reversed(chunks), reversed(others)):
-            for entry in chunk if other is None or other.cancel() else ():
-                _save([entry], out)
-                own += 1
-                done = sum(
-                    len(each) for each, by in zip(chunks, others, strict=False) if by.done() and not by.cancelled()
-                )
-                report((own + done) / len(entries))
-        for other in others:
-            if not other.cancelled():
-                other.result()
+        for number, _ in enumerate(drawn, 1):
+            report(number / len(entries))
         report(1.0)
 
 
-def _begin(files: Sequence[Path] = ()) -> None:
+def _begin(files: Sequence[Path]) -> None:
     """What a process does before it draws."""
     for file in files:
         import_file(file)
     gc.freeze()  # a figure is soon garbage, and the search for it need not go through everything else each time
 
 
-def _save(entries: Sequence[ReportFigure], folder: Path) -> None:
-    for entry in entries:
-        figure = entry.draw()
-        for ending in ("png", "svg"):
-            (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
+def _save(entry: ReportFigure, folder: Path) -> None:
+    figure = entry.draw()
+    for ending in ("png", "svg"):
+        (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
 
 
 def write_report(

@@ -30,12 +30,12 @@ from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
 from posse.simulation.progress import Progress, reporter
+from posse.simulation.result import MEASURED
 from posse.version import __version__
 
 TOGETHER = 4e9  # player-rounds that a GPU simulates together: a few seconds, so that little is lost at an interrupt
 AHEAD = 10_000  # units that are submitted and not done: enough for any cluster, and little for a scheduler
 Finished = Generator[tuple[Unit, bytes], None, None]  # units with the content of their files
-MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # of a result, by policy and problem
 Batch = list[tuple[Unit, list[Problem]]]
 
 

@@ -23,7 +23,7 @@ from posse.simulation import Result, simulate
 from posse.simulation.engine import code_digest_of
 from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.progress import Progress
-from posse.simulation.simulate import MAX_PLAYER_ROUNDS
+from posse.simulation.work import MAX_PLAYER_ROUNDS, check_run
 
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
 RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms
@@ -268,7 +268,7 @@ class Study:
             for alike, own in problems.alike():
                 policies = tuple(choice.make(own) for choice in self.policies)
                 horizon = _horizon(schedule, length, alike.players) if by_turns else length
-                _check_run(schedule, horizon, alike.players)
+                check_run(schedule, horizon, alike.players)
                 variants: list[tuple[dict[str, Any], tuple[Policy, ...]]] = [({}, policies)]
                 variants += [({field: True}, (PosseTS(label=label),)) for field, label in self.variants.items()]
                 for variant, tried in variants:
@@ -312,17 +312,6 @@ def _horizon(schedule: Schedule, turns: int, players: int) -> int:
     if not rounds <= MAX_PLAYER_ROUNDS:
         raise ValueError(f"turns={turns}, but with {schedule} that takes more than {MAX_PLAYER_ROUNDS} rounds")
     return math.ceil(rounds)
-
-
-def _check_run(schedule: Schedule, horizon: int, players: int) -> None:
-    if isinstance(schedule, Random) and isinstance(schedule.probability, tuple):
-        given = len(schedule.probability)
-        if given != players:
-            raise ValueError(f"schedule={schedule} has {given} probabilities, but the problem has {players} players")
-    if horizon * players > MAX_PLAYER_ROUNDS:
-        raise ValueError(
-            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
-        )
 
 
 def unit_id(description: str) -> str:
