@@ -69,9 +69,9 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
     table, file = pq.read_table(path), pq.ParquetFile(path)
     assert table.schema.equals(pa.schema(SCHEMA))
     assert table.to_pylist() == pa.table(tables[unit.id]).to_pylist()
-    assert list(table.schema.metadata) == [b"posse_schema", b"posse_version", b"posse_unit", b"posse_digest"]
-    assert table.schema.metadata[b"posse_schema"] == b"3"
-    assert json.loads(table.schema.metadata[b"posse_unit"]) == unit.describe()
+    assert list(table.schema.metadata) == [b"posse"]
+    told = json.loads(table.schema.metadata[b"posse"])
+    assert (told["schema"], told["unit"]) == (3, unit.describe())
     columns = [file.metadata.row_group(0).column(number) for number in range(len(SCHEMA.names))]
     assert {column.compression for column in columns} == {"ZSTD"}
     assert {column.path_in_schema for column in columns} == {
@@ -82,11 +82,11 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
 def rewritten(path):
     """What a version of posse that had pyarrow for it would have written in place of a file."""
     file, content = pq.ParquetFile(path), pa.BufferOutputStream()
-    said = file.metadata.metadata
-    digest = said.pop(b"posse_digest")
+    said = file.metadata.metadata[b"posse"]
+    digest = json.loads(said)["digest"].encode()
     with pq.ParquetWriter(content, file.schema_arrow, compression="zstd", store_schema=False) as writer:
         writer.write_table(file.read())
-        writer.add_key_value_metadata(said | {b"posse_digest": store._BLANK})
+        writer.add_key_value_metadata({b"posse": said.replace(digest, store._BLANK)})
     blank = content.getvalue().to_pybytes()
     assert store._digest(path.read_bytes().replace(digest, store._BLANK)) == digest
     return blank.replace(store._BLANK, store._digest(blank))

@@ -200,7 +200,7 @@ def _run_pickled(files: list[Path], pickled: bytes) -> bytes:
 
 def _run_unit(unit: Unit) -> bytes:
     """Run a unit in another process; the content of its file. Its id, by the code that sent it, comes with it."""
-    if unit_id(unit.described()) != unit.id:
+    if unit_id(unit.describe()) != unit.id:
         raise RunError(f"{platform.node()} has posse {__version__} with other code; install the same everywhere")
     return file_content(unit, unit.run())
 

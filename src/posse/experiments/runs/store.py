@@ -158,32 +158,13 @@ class ResultStore:
 
 def file_content(unit: Unit, records: Records) -> bytes:
     """The bytes of a unit's file. With one version of posse and arro3-io, the same rows always give the same bytes."""
-    metadata = {
-        "posse_schema": str(SCHEMA_VERSION),
-        "posse_version": __version__,
-        "posse_unit": unit.described(),
-        "posse_digest": _BLANK.decode(),
-    }
+    told = {"schema": SCHEMA_VERSION, "version": __version__, "unit": unit.describe(), "digest": _BLANK.decode()}
+    # One entry, since arro3 writes several in a random order.
+    metadata = {"posse": json.dumps(told, sort_keys=True)}
     file = io.BytesIO()
     write_parquet(records, file, compression="zstd(1)", skip_arrow_metadata=True, key_value_metadata=metadata)
-    blank = _in_order(file.getvalue(), metadata)
+    blank = file.getvalue()
     return blank.replace(_BLANK, _digest(blank))
-
-
-def _in_order(content: bytes, metadata: dict[str, str]) -> bytes:
-    """A Parquet file with its metadata in this order. arro3 writes them in a random one.
-
-    Parquet stores an entry as a Thrift structure: a key and a value, each after a type and its length, and a zero.
-    """
-    pairs = ([text.encode() for text in item] for item in metadata.items())
-    entries = [b"".join(b"\x18" + _varint(len(text)) + text for text in pair) + b"\0" for pair in pairs]
-    start = min(map(content.rindex, entries))
-    return content[:start] + b"".join(entries) + content[start + sum(map(len, entries)) :]
-
-
-def _varint(number: int) -> bytes:
-    """A number as Thrift writes it: seven bits a byte, the lowest first, the top bit set in all but the last byte."""
-    return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + _varint(number // 128)
 
 
 def assembled(unit: Unit, sources: Sources) -> bytes:
@@ -236,14 +217,18 @@ def open_unit(path: Path) -> tuple[dict[str, Any], RecordBatchReader]:
         raise StoreError(f"{path} is damaged (its digest does not fit its content)")
     file = read_parquet(content)
     metadata = file.schema.metadata_str
-    if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
+    if "posse" in metadata:
+        told = json.loads(metadata["posse"])
+    else:  # before schema version 3
+        told = {"schema": int(metadata.get("posse_schema", 0)), "unit": json.loads(metadata.get("posse_unit", "{}"))}
+    if told["schema"] not in READABLE:
         raise StoreError(
-            f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
-            f"{' and '.join(map(str, READABLE))}"
+            f"{path} has schema version {told['schema']}, but this posse ({__version__}) reads "
+            f"{', '.join(map(str, READABLE))}"
         )
-    if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
+    if path.name != f"unit-{unit_id(told['unit'])}.parquet":
         raise StoreError(f"{path} does not contain the unit that its name says")
-    return json.loads(metadata["posse_unit"]), file
+    return told["unit"], file
 
 
 def open_store(folder: str | Path) -> ResultStore:

@@ -199,14 +199,10 @@ class Unit:
             "seed": str(self.seed),
         }
 
-    def described(self) -> str:
-        """The description as JSON."""
-        return json.dumps(self.describe(), sort_keys=True)
-
     @functools.cached_property
     def id(self) -> str:
         """A name made from the contents alone, wherever the unit stands in the spec."""
-        return unit_id(self.described())
+        return unit_id(self.describe())
 
     def __str__(self) -> str:
         first, *others = self.problems.numbers
@@ -314,9 +310,10 @@ def _horizon(schedule: Schedule, turns: int, players: int) -> int:
     return math.ceil(rounds)
 
 
-def unit_id(description: str) -> str:
-    """The id of a unit with this description, which is JSON."""
-    return hashlib.blake2b(description.encode(), digest_size=12, person=b"posse unit").hexdigest()
+def unit_id(described: dict[str, Any]) -> str:
+    """The id of a unit with this description."""
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=12, person=b"posse unit").hexdigest()
 
 
 def active_players(schedule: Schedule, players: int) -> float:
