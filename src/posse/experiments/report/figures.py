@@ -186,29 +186,26 @@ def _share_scale(panels: Sequence[Axes], columns: int) -> None:
         axes.get_xticklabels()[-1].set_horizontalalignment("right")
 
 
-def paper_rows(
-    records: Records, n_subpar: int | None, *, study: str, with_v: bool = False
-) -> tuple[Records, dict[str, Look]]:
-    """The records of a study with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none.
+def paper_rows(records: Records, n_subpar: int | None, *, with_v: bool = False) -> tuple[Records, dict[str, Look]]:
+    """The records with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none.
 
-    With them come the looks of their policies, the same as in every other figure of the study.
+    With them come the looks of their policies, the same as in every other figure of these records.
     """
-    of_study = records.where(study=study)
-    rows = of_study if n_subpar is None else of_study.where(n_subpar=n_subpar)
+    rows = records if n_subpar is None else records.where(n_subpar=n_subpar)
     others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
     if others and not with_v:
         rows = rows.where(policy=others)
     shown = rows.distinct("policy")
-    return rows, {label: look for label, look in looks(of_study.distinct("policy")).items() if label in shown}
+    return rows, {label: look for label, look in looks(records.distinct("policy")).items() if label in shown}
 
 
-def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = False, study: str = "subpar") -> Figure:
-    """One panel on the problems with one |I_5ε|: mean ± one standard deviation over problems.
+def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = False) -> Figure:
+    """One panel on a study's problems with one |I_5ε|: mean ± one standard deviation over problems.
 
     `kind` is "regret" (cumulative), "pulls" (percentages by kind of arm) or "regret by kind" (of arm); `with_v` shows
     RobustAgg-TS-V among the algorithms, as in the paper's last figure.
     """
-    rows, drawn = paper_rows(records, n_subpar, with_v=with_v, study=study)
+    rows, drawn = paper_rows(records, n_subpar, with_v=with_v)
     with matplotlib.rc_context(PRINT):
         figure = canvas.new_figure(5.4, 3.2)
         axes = figure.add_subplot()
@@ -222,17 +219,17 @@ def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = F
         return canvas.finish(figure)
 
 
-def overview(records: Records, kind: str, *, with_v: bool = False, study: str = "subpar") -> Figure:
-    """A panel for every |I_5ε|, from the largest to the smallest, as in the paper's appendix."""
-    rows, drawn = paper_rows(records, None, with_v=with_v, study=study)
+def overview(records: Records, kind: str, *, with_v: bool = False) -> Figure:
+    """A panel for every |I_5ε| of a study, from the largest to the smallest, as in the paper's appendix."""
+    rows, drawn = paper_rows(records, None, with_v=with_v)
     panels = [(subpar_title(v), rows.where(n_subpar=v)) for v in sorted(rows.distinct("n_subpar"), reverse=True)]
     return sheet(panels, drawn, kind)
 
 
-def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str = "subpar") -> Figure:
-    """The paper's Figure 1: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
-    parts = [paper_rows(records, v, study=study)[0] for v in n_subpar]
-    _, drawn = paper_rows(records, None, study=study)
+def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5)) -> Figure:
+    """The paper's Figure 1, of one study: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
+    parts = [paper_rows(records, v)[0] for v in n_subpar]
+    _, drawn = paper_rows(records, None)
     with matplotlib.rc_context(PRINT):
         figure = canvas.new_figure(WIDTH, 0.4 + 2.2 * len(parts))
         canvas.add_legend(figure, drawn, bars=True)
@@ -251,23 +248,22 @@ def subpar_title(n_subpar: int | None) -> str:
     return "" if n_subpar is None else describe({"n_subpar": n_subpar})
 
 
-def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
-    """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind".
+def study_sheet(records: Records, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
+    """Any one study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind".
 
     Of regret, `level=0.95` shows intervals of the means, in place of standard deviations.
     """
-    rows = records.where(study=study)
-    parts = settings(rows)[SHEET * page : SHEET * (page + 1)]
+    parts = settings(records)[SHEET * page : SHEET * (page + 1)]
     panels = [(describe(setting, between="\n"), part) for setting, part in parts]
-    return sheet(panels, looks(summary.written_order(rows)), kind, **how)
+    return sheet(panels, looks(summary.written_order(records)), kind, **how)
 
 
-def participation(records: Records, *, study: str = "participation") -> Figure:
+def participation(records: Records) -> Figure:
     """Cumulative regret when players take turns or join at random: a row for each |I_5ε|, a column for each schedule.
 
     Where study "subpar" has the same problems with all players active, they come first.
     """
-    rows = records.where(study=study)
+    rows = records.where(study="participation")
     panels = []
     for v, part in summary.by_subpar(rows).items():
         parts = [part.matching(schedule=schedule) for schedule in rows.distinct("schedule")]
@@ -284,11 +280,10 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
     return sheet(panels, drawn, "regret", columns=columns if columns <= 4 else 3, one_scale=True)
 
 
-def regret_by_players(records: Records, *, study: str = "players") -> Figure:
-    """Final regret against the number of players: in total, and for one player."""
-    rows = records.where(study=study)
-    drawn = looks(rows.distinct("policy"))
-    parts = summary.by_subpar(rows)
+def regret_by_players(records: Records) -> Figure:
+    """Final regret of a study against the number of players: in total, and for one player."""
+    drawn = looks(records.distinct("policy"))
+    parts = summary.by_subpar(records)
     with matplotlib.rc_context(PRINT):
         figure = canvas.new_figure(WIDTH, 0.4 + 2.7 * len(parts))
         for row, (v, part) in enumerate(parts.items()):

@@ -72,8 +72,7 @@ def catalogue(records: Records) -> list[ReportFigure]:
         elif kind == "players":
             entries.append(_entry("players", rows, partial(figures.regret_by_players, rows)))
             for v, part in by_subpar(rows).items() if len(rows.distinct("players")) > 1 else ():
-                draw = partial(theory_over, rows, "players", v, study=study)
-                entries.append(_entry("theory-players", part, draw, v))
+                entries.append(_entry("theory-players", part, partial(theory_over, rows, "players", v), v))
         else:
             entries += _study_entries(
                 rows, study, partial(figures.participation, records) if kind == "participation" else None
@@ -81,7 +80,7 @@ def catalogue(records: Records) -> list[ReportFigure]:
         if kind == "small-epsilon":
             several = any(setting for setting, _ in settings(rows))
             draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
-            entries.append(_entry("theory-small-epsilon", rows, partial(draw, study=study)))
+            entries.append(_entry("theory-small-epsilon", rows, draw))
     return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
 
 
@@ -166,7 +165,7 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
-            draw = first or partial(figures.study_sheet, rows, study, kind, page=page, **how)
+            draw = first or partial(figures.study_sheet, rows, kind, page=page, **how)
             first = None
             yield ReportFigure(name, section, title, caption, draw)
 
