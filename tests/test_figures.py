@@ -76,6 +76,8 @@ def test_in_ones_own_study_the_bands_are_intervals_of_the_means():
 
 def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
     figure = figures.panel(records.where(study="subpar"), "regret", 8, with_v=True)
+    canvas.label_ends(figure.axes[0])
+    canvas.finish(figure)
     texts = figure.axes[0].texts
     assert sorted(text.get_text() for text in texts) == sorted(FIVE)
     figure.draw_without_rendering()

@@ -158,7 +158,7 @@ def sheet(
     rows = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(PRINT):
         lines = max(title.count("\n") for title, _ in panels)
-        height = 2.4 if columns == 2 else 1.95 + 0.16 * max(0, lines - 1)
+        height = {1: 2.8, 2: 2.4}.get(columns, 1.95 + 0.16 * max(0, lines - 1))
         figure = canvas.new_figure(WIDTH if columns > 1 else 5.4, 0.4 + height * rows)
         for number, (title, records) in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
@@ -206,17 +206,8 @@ def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = F
     RobustAgg-TS-V among the algorithms, as in the paper's last figure.
     """
     rows, drawn = paper_rows(records, n_subpar, with_v=with_v)
-    with matplotlib.rc_context(PRINT):
-        figure = canvas.new_figure(5.4, 3.2)
-        axes = figure.add_subplot()
-        axes.set_title(subpar_title(n_subpar))
-        if kind != "regret":
-            DRAWS[kind](axes, rows, drawn, numbers=len(drawn) <= 5)
-            return canvas.finish(figure, canvas.add_legend(figure, drawn, lines=False, bars=True))
-        DRAWS[kind](axes, rows, drawn)
-        canvas.label_ends(axes)
-        axes.set_xlim(0, checkpoint_rounds(rows)[-1])
-        return canvas.finish(figure)
+    how = {} if kind == "regret" else {"numbers": len(drawn) <= 5}
+    return sheet([(subpar_title(n_subpar), rows)], drawn, kind, **how)
 
 
 def overview(records: Records, kind: str, *, with_v: bool = False) -> Figure:
