@@ -424,3 +424,8 @@ def test_where_means_change_no_figure_shows_regret_by_kind():
     problems = posse.generate.changing(players=2, arms=3, every=10, count=2)
     names = [entry.name for entry in catalogue(simulated(posse.IndTS(), problems))]
     assert names == ["own", "own-pulls"]
+
+
+def test_few_decisions_are_not_told_as_none(tmp_path):
+    page = write_report(simulated(posse.IndTS()), tmp_path, title="Small").read_text(encoding="utf-8")
+    assert "1 run of 1 algorithm, up to 60 decisions." in page

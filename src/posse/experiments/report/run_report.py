@@ -259,7 +259,7 @@ def write_report(
         sections=sections,
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
-        decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
+        decisions=f"{decisions:,}",
         studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in studies],
         span=_span,
         looks=looks,

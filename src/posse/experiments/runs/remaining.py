@@ -170,7 +170,8 @@ class Remaining:
         for path in self.in_the_way:
             self.notes[path] += f": set aside as {self.store.set_aside(path)}"
         for path, place in self.moves.items():
-            self.store.move(path, place)
+            place.parent.mkdir(exist_ok=True)
+            path.replace(place)
 
     def __str__(self) -> str:
         lines = [note if path in self.in_the_way else f"{note}: not used" for path, note in self.notes.items()]

@@ -93,11 +93,6 @@ class ResultStore:
         """The files that are named like those of units, of this spec or another; in EARLIER, those moved there."""
         return sorted((self.folder / folder).glob("unit-*.parquet"))
 
-    def move(self, path: Path, place: Path) -> None:
-        """Move the file of a unit to its place, which is here or in EARLIER."""
-        place.parent.mkdir(exist_ok=True)
-        os.replace(path, place)
-
     def set_aside(self, path: Path) -> str:
         """Rename a file that is damaged or somebody else's, so that its place is free; its new name."""
         names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
