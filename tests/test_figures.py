@@ -145,17 +145,6 @@ def test_regret_over_players_in_total_and_for_each(records):
                 assert height == pytest.approx(final.mean() / (size if share else 1))
 
 
-def test_participation_starts_with_the_same_problems_with_everybody_active(records):
-    axes = figures.participation(records).axes
-    assert ["every" in panel.get_title() for panel in axes] == [True, False, False]
-    for label, line in lines(axes[0]).items():
-        values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
-        np.testing.assert_allclose(line.get_ydata(), values[:2].mean(axis=0))  # the study has two of the problems
-    schedules = records.where(study="participation").distinct("schedule")
-    for panel, schedule in zip(axes[1:], schedules, strict=True):
-        check_curves(panel, records, FIVE, study="participation", schedule=schedule)
-
-
 def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale_cannot_show(records):
     bounds = {"mine": {"arms at 10ε": lambda problem, T: len(problem.subpar_10), "T": lambda problem, T: T}}
     (axes,) = theory.theory_over(records.where(study="small-epsilon"), "n_subpar", bounds=bounds).axes

@@ -1,7 +1,6 @@
 """Figures: panels of curves and bars, the paper's figures, sheets of any study, and what some studies have besides."""
 
 import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
-from posse.experiments.settings import describe, schedule_words, settings
+from posse.experiments.settings import describe, settings
 from posse.figures import canvas, regret
 from posse.figures.policy_looks import looks
 from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
@@ -141,20 +140,9 @@ DRAWS: dict[str, Callable[..., None]] = {
 }
 
 
-def sheet(
-    panels: Sequence[tuple[str, Records]],
-    drawn: Mapping[str, Look],
-    kind: str,
-    *,
-    columns: int | None = None,
-    one_scale: bool = False,
-    **how: Any,
-) -> Figure:
-    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable.
-
-    `how` says more about what is drawn.
-    """
-    columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
+def sheet(panels: Sequence[tuple[str, Records]], drawn: Mapping[str, Look], kind: str, **how: Any) -> Figure:
+    """Small panels of one kind with one legend; `how` says more about what is drawn."""
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(PRINT):
         lines = max(title.count("\n") for title, _ in panels)
@@ -168,22 +156,8 @@ def sheet(
                 axes.set_ylabel("")
             if number + columns < len(panels):
                 axes.set_xlabel("")
-        if one_scale:
-            _share_scale(figure.axes, columns)
         top = canvas.add_legend(figure, drawn, lines=kind == "regret", bars=kind != "regret")
         return canvas.finish(figure, top, h_pad=0.9, w_pad=0.6)
-
-
-def _share_scale(panels: Sequence[Axes], columns: int) -> None:
-    """Give all panels the same vertical scale, with numbers at the left only; horizontal scales end with the rounds."""
-    top = max(axes.get_ylim()[1] for axes in panels)
-    for number, axes in enumerate(panels):
-        axes.set_ylim(0, top)
-        axes.tick_params(labelleft=number % columns == 0)
-        last = max(float(np.asarray(line.get_xdata())[-1]) for line in axes.get_lines())
-        axes.set_xlim(0, last)
-        axes.set_xticks([0, last], ["0", canvas.thousands(last)])
-        axes.get_xticklabels()[-1].set_horizontalalignment("right")
 
 
 def paper_rows(records: Records, n_subpar: int | None, *, with_v: bool = False) -> tuple[Records, dict[str, Look]]:
@@ -247,28 +221,6 @@ def study_sheet(records: Records, kind: str = "regret", *, page: int = 0, **how:
     parts = settings(records)[SHEET * page : SHEET * (page + 1)]
     panels = [(describe(setting, between="\n"), part) for setting, part in parts]
     return sheet(panels, looks(summary.written_order(records)), kind, **how)
-
-
-def participation(records: Records) -> Figure:
-    """Cumulative regret when players take turns or join at random: a row for each |I_5ε|, a column for each schedule.
-
-    Where study "subpar" has the same problems with all players active, they come first.
-    """
-    rows = records.where(study="participation")
-    panels = []
-    for v, part in summary.by_subpar(rows).items():
-        parts = [part.matching(schedule=schedule) for schedule in rows.distinct("schedule")]
-        if not any(schedule.startswith("Concurrent") for schedule in rows.distinct("schedule")):
-            means, everybody = set(part.rows("means")), records.matching(study="subpar", policy=part.distinct("policy"))
-            parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
-        panels += [
-            (f"{subpar_title(v)}\n{textwrap.fill(schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
-            for one in parts
-            if len(one)
-        ]
-    columns = len(panels) // len(summary.by_subpar(rows))
-    drawn = looks(rows.distinct("policy"))
-    return sheet(panels, drawn, "regret", columns=columns if columns <= 4 else 3, one_scale=True)
 
 
 def regret_by_players(records: Records) -> Figure:

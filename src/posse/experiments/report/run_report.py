@@ -55,7 +55,6 @@ SECTIONS = (*HEADINGS, "details")
 SHIPPED = {  # the studies with figures of their own, and which columns may vary in these
     "subpar": {"n_subpar"},
     "players": {"n_subpar", "players"},
-    "participation": {"n_subpar", "schedule"},
     "small-epsilon": {"n_subpar"},
 }
 
@@ -74,9 +73,7 @@ def catalogue(records: Records) -> list[ReportFigure]:
             for v, part in by_subpar(rows).items() if len(rows.distinct("players")) > 1 else ():
                 entries.append(_entry("theory-players", part, partial(theory_over, rows, "players", v), v))
         else:
-            entries += _study_entries(
-                rows, study, partial(figures.participation, records) if kind == "participation" else None
-            )
+            entries += _study_entries(rows, study)
         if kind == "small-epsilon":
             several = any(setting for setting, _ in settings(rows))
             draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
@@ -145,8 +142,8 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
         yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
 
 
-def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[ReportFigure]:
-    """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details.
+def _study_entries(rows: Records, study: str) -> Iterator[ReportFigure]:
+    """The sheets of a study. A shipped study's pulls and kinds are details.
 
     Bands of regret are standard deviations in a shipped study, as in the paper, and intervals in a user's own.
     """
@@ -165,8 +162,7 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
-            draw = first or partial(figures.study_sheet, rows, kind, page=page, **how)
-            first = None
+            draw = partial(figures.study_sheet, rows, kind, page=page, **how)
             yield ReportFigure(name, section, title, caption, draw)
 
 
