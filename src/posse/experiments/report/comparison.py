@@ -37,11 +37,12 @@ def compare(first: Records, second: Records) -> list[ComparisonRow]:
     check_records("first", first)
     check_records("second", second)
     rows = []
+    studies = second.groups("study")
     for (study,), of_study in first.groups("study").items():
-        for setting, part in settings(of_study):
+        for setting, part in settings(of_study) if (study,) in studies else ():
             # Problems of one setting may differ in their numbers of subpar arms.
             alike = {name: part[name][0] for name in SETTING if len(part.distinct(name)) == 1}
-            others = second.matching(study=study, **alike).groups("policy")
+            others = studies[study,].matching(**alike).groups("policy")
             for (policy,), own in part.groups("policy").items():
                 if (policy,) in others:
                     rows.append(_row(study, describe(setting), policy, own, others[policy,]))
