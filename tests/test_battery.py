@@ -200,6 +200,17 @@ class TestScores:
         (family,) = score(Records(pa.Table.from_pylist(found, schema=pa.schema(SCHEMA))), [study])
         assert {each.policy for each in family.scores if each.alone} == {"Both", "Ind-UCB"}
 
+    def test_two_policies_of_one_algorithm_are_both_there(self):
+        """The candidate is the one without other constants, however good or bad the other one is."""
+        regrets = {"PosseTS": 1, "PosseTS(forget=50)": 4, "RobustAgg-TS(0.05)": 2, "RobustAgg-TS(0.15)": 3, "Ind-TS": 5}
+        found = [row for label, times in regrets.items() for row in rows("f", label, times * HARD)]
+        study = Study("f", (), (), (10,), ())
+        (family,) = score(Records(pa.Table.from_pylist(found, schema=pa.schema(SCHEMA))), [study])
+        assert {each.policy: each.mean for each in family.scores} == {
+            label: 20.5 * times for label, times in regrets.items()
+        }
+        assert (family.best(), family.to_other.value, family.best(alone=True)) == ("RobustAgg-TS(0.05)", 0.5, "Ind-TS")
+
     def test_without_the_candidate_there_is_nothing_to_judge(self):
         (family,) = families(("paper",), alone=(HARD,), hier=(HARD,))
         assert (family.to_alone, family.to_other, family.bars) == (None, None, ())

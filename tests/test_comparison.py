@@ -51,3 +51,16 @@ def test_too_few_for_an_interval_has_none():
         column = pa.array(["same"] * count)
         (row,) = compare(*(Records(part.append_column("policy", column)) for part in (a, b)))
         assert re.search(rf"[+-][0-9.]+ {words}", comparison_text([row], "A", "B"))
+
+
+def test_problems_of_one_setting_may_differ_in_their_numbers_of_subpar_arms():
+    problems = posse.generate.uniform(players=2, arms=4, count=6)
+    assert len({len(problem.subpar_5) for problem in problems}) > 1
+    rows = simulated(posse.IndTS(), problems)
+    (row,) = compare(rows, rows)
+    assert (row.setting, row.common, row.difference.units) == ("", 6, 6)
+
+
+def test_one_run_that_is_the_same_is_called_so():
+    rows = simulated(posse.IndTS())
+    assert "the same" in comparison_text(compare(rows, rows), "A", "B")

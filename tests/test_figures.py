@@ -48,7 +48,7 @@ def check_curves(axes, records, labels, **conditions):
 
 
 def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(records):
-    axes = figures.panel(records, "regret", 8).axes[0]
+    axes = figures.panel(records.where(study="subpar"), "regret", 8).axes[0]
     check_curves(axes, records, FOUR, study="subpar", n_subpar=8)
     for label, band in zip(FOUR, axes.collections, strict=True):
         values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
@@ -75,7 +75,9 @@ def test_in_ones_own_study_the_bands_are_intervals_of_the_means():
 
 
 def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
-    figure = figures.panel(records, "regret", 8, with_v=True)
+    figure = figures.panel(records.where(study="subpar"), "regret", 8, with_v=True)
+    canvas.label_ends(figure.axes[0])
+    canvas.finish(figure)
     texts = figure.axes[0].texts
     assert sorted(text.get_text() for text in texts) == sorted(FIVE)
     figure.draw_without_rendering()
@@ -85,12 +87,18 @@ def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
 
 
 def test_the_comparison_with_v_has_it_and_the_others_do_not(records):
-    check_curves(figures.panel(records, "regret", 5, with_v=True).axes[0], records, FIVE, study="subpar", n_subpar=5)
-    assert "RobustAgg-TS-V(0.15)" not in bars(figures.panel(records, "pulls", 5).axes[0])
+    check_curves(
+        figures.panel(records.where(study="subpar"), "regret", 5, with_v=True).axes[0],
+        records,
+        FIVE,
+        study="subpar",
+        n_subpar=5,
+    )
+    assert "RobustAgg-TS-V(0.15)" not in bars(figures.panel(records.where(study="subpar"), "pulls", 5).axes[0])
 
 
 def test_pulls_are_percentages_of_all_pulls(records):
-    drawn = bars(figures.panel(records, "pulls", 8).axes[0])
+    drawn = bars(figures.panel(records.where(study="subpar"), "pulls", 8).axes[0])
     assert list(drawn) == FOUR
     for label, bar in drawn.items():
         pulls = by_problem(records, "pulls_by_kind", study="subpar", policy=label, n_subpar=8)
@@ -100,7 +108,7 @@ def test_pulls_are_percentages_of_all_pulls(records):
 
 
 def test_regret_by_kind_adds_up_to_the_final_regret(records):
-    for label, bar in bars(figures.panel(records, "regret by kind", 5).axes[0]).items():
+    for label, bar in bars(figures.panel(records.where(study="subpar"), "regret by kind", 5).axes[0]).items():
         kinds = by_problem(records, "regret_by_kind", study="subpar", policy=label, n_subpar=5)
         heights = [patch.get_height() for patch in bar]
         np.testing.assert_allclose(heights, kinds.mean(axis=0)[1:])
@@ -110,7 +118,7 @@ def test_regret_by_kind_adds_up_to_the_final_regret(records):
 
 
 def test_figure_1_has_regret_pulls_and_kinds_for_8_and_5(records):
-    axes = figures.figure_1(records).axes
+    axes = figures.figure_1(records.where(study="subpar")).axes
     assert len(axes) == 6
     for row, v in enumerate((8, 5)):
         check_curves(axes[3 * row], records, FOUR, study="subpar", n_subpar=v)
@@ -119,16 +127,16 @@ def test_figure_1_has_regret_pulls_and_kinds_for_8_and_5(records):
 
 
 def test_overviews_go_from_the_most_subpar_arms_to_the_fewest(records):
-    axes = figures.overview(records, "regret", with_v=True).axes
+    axes = figures.overview(records.where(study="subpar"), "regret", with_v=True).axes
     for panel, v in zip(axes, (9, 8, 5), strict=True):
         assert panel.get_title() == f"{v} subpar arms"
         check_curves(panel, records, FIVE, study="subpar", n_subpar=v)
     for kind in ("regret", "pulls", "regret by kind"):
-        assert len(figures.overview(records, kind).axes) == 3
+        assert len(figures.overview(records.where(study="subpar"), kind).axes) == 3
 
 
 def test_regret_over_players_in_total_and_for_each(records):
-    total, each = figures.regret_by_players(records).axes
+    total, each = figures.regret_by_players(records.where(study="players")).axes
     for axes, share in ((total, False), (each, True)):
         for box in (box for box in axes.containers if isinstance(box, ErrorbarContainer)):
             label = box.get_label()
@@ -137,20 +145,9 @@ def test_regret_over_players_in_total_and_for_each(records):
                 assert height == pytest.approx(final.mean() / (size if share else 1))
 
 
-def test_participation_starts_with_the_same_problems_with_everybody_active(records):
-    axes = figures.participation(records).axes
-    assert ["every" in panel.get_title() for panel in axes] == [True, False, False]
-    for label, line in lines(axes[0]).items():
-        values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
-        np.testing.assert_allclose(line.get_ydata(), values[:2].mean(axis=0))  # the study has two of the problems
-    schedules = records.where(study="participation").distinct("schedule")
-    for panel, schedule in zip(axes[1:], schedules, strict=True):
-        check_curves(panel, records, FIVE, study="participation", schedule=schedule)
-
-
 def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale_cannot_show(records):
     bounds = {"mine": {"arms at 10ε": lambda problem, T: len(problem.subpar_10), "T": lambda problem, T: T}}
-    (axes,) = theory.theory_over(records, "n_subpar", bounds=bounds, study="small-epsilon").axes
+    (axes,) = theory.theory_over(records.where(study="small-epsilon"), "n_subpar", bounds=bounds).axes
     drawn = lines(axes)
     counts = [
         np.median([len(p.subpar_10) for p in records.where(study="small-epsilon", n_subpar=v).problems()])
@@ -165,7 +162,7 @@ def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale
 
 
 def test_theory_over_time_takes_each_checkpoint_as_a_horizon(records):
-    (axes,) = theory.theory_over_time(records, 8, {"mine": {"T": lambda problem, T: T}}).axes
+    (axes,) = theory.theory_over_time(records.where(study="subpar"), 8, {"mine": {"T": lambda problem, T: T}}).axes
     drawn = lines(axes)
     np.testing.assert_array_equal(drawn["bound: T"].get_xdata(), drawn["bound: T"].get_ydata())
     assert drawn["Ind-TS"].get_xdata()[-1] == 60
@@ -175,8 +172,8 @@ def test_theory_over_time_takes_each_checkpoint_as_a_horizon(records):
 
 def test_theory_has_both_kinds_of_bounds_for_5_and_10_epsilon(records):
     for figure in (
-        theory.theory_over(records, "n_subpar"),
-        theory.theory_over(records, "players", 8, study="players"),
+        theory.theory_over(records.where(study="subpar"), "n_subpar"),
+        theory.theory_over(records.where(study="players"), "players", 8),
     ):
         assert len(figure.axes) == 2
         for axes in figure.axes:
@@ -328,13 +325,13 @@ def test_little_data_is_enough(study, problem, policy, schedule):
 
 def test_missing_data_is_named(records):
     with pytest.raises(ValueError, match=r"no rows with n_subpar=3; there are 8, 5, 9"):
-        figures.panel(records, "regret", 3)
+        figures.panel(records.where(study="subpar"), "regret", 3)
     with pytest.raises(ValueError, match="2 different lists of checkpoints"):
-        figures.panel(records, "regret", 8, study="participation")
+        figures.panel(records.where(study="participation"), "regret", 8)
 
 
 def test_a_figure_is_not_kept_anywhere(records):
-    figure = figures.panel(records, "regret", 8)
+    figure = figures.panel(records.where(study="subpar"), "regret", 8)
     assert isinstance(figure, Figure)
     assert figure.canvas.manager is None
 
@@ -361,3 +358,19 @@ def test_a_policy_of_ones_own_has_a_colour_unlike_those_of_posse():
     for number, color in enumerate(OTHER_COLORS):
         others = [*shipped, *(lab(other) for other in OTHER_COLORS[:number])]
         assert min(np.linalg.norm(lab(color) - other) for other in others) > 18, color
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 18])
+@pytest.mark.parametrize("wide", [4, 30])
+def test_the_legend_stays_within_the_figure_and_above_its_panels(count, wide):
+    words = "a policy with a label of some length"
+    policies = [posse.IndTS(label=f"{number} {words[: wide if number % 3 else 4]}") for number in range(count)]
+    problems = posse.generate.subpar(2, count=2, players=2, arms=4)
+    figure = posse.simulate(problems, policies, 10, threads=1).plot()
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert figure.bbox.x0 <= box.x0
+    assert box.x1 <= figure.bbox.x1
+    assert figure.axes[0].get_window_extent().y1 < box.y0
+    assert figure.axes[0].get_window_extent().height > 0.4 * 3.4 * figure.dpi

@@ -142,7 +142,7 @@ class TestAttributes:
             ({"explained": {"size": 0.5}}, "^explained=.*the attributes are region, device, channel"),
             ({"explained": {"region": -0.5}}, r"^explained=-0\.5"),
             ({"explained": {"region": 0.5, "device": 0.6}}, r"^explained=.*the sum is 1\.1, above 1"),
-            ({"interactions": 0.2}, r"^explained=None with interactions=0\.2, but the sum is 1\.1"),
+            ({"interactions": 0.2}, r"^explained=0\.9 with interactions=0\.2, but the sum is 1\.1"),
             (
                 {"interactions": 0.2, "explained": 0.5, "attributes": {"region": 2}},
                 r"^interactions=0\.2, but one attrib",

@@ -94,3 +94,11 @@ def test_records_are_equal_if_every_bit_is(records):
     rows = [row("a", 1, 0, regret=[float("nan")])]
     assert table(rows) == table(rows)
     assert table(rows) != table([row("a", 1, 0, regret=[0.0])])
+
+
+def test_a_table_of_an_older_version_lacks_what_was_not_measured_then(records):
+    old = Records(pa.table(records).drop_columns(["lock_ins", "family"]))
+    assert (old.distinct("lock_ins"), old.distinct("family")) == ([None], [None])
+    np.testing.assert_array_equal(old["regret"], records["regret"])
+    with pytest.raises(KeyError, match="study"):
+        Records(pa.table(records).drop_columns("study"))

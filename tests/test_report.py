@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 import posse
+from posse.experiments import parse, run
 from posse.experiments.battery.score import score
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, from_result
 from posse.experiments.report.comparison import compare
 from posse.experiments.report.run_report import catalogue, write_report
 from posse.experiments.report.tables import regret_table, regret_tables
+from posse.experiments.settings import describe
 
 HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
 TAGS = re.findall(
@@ -359,7 +361,7 @@ def test_a_single_run_and_a_missing_policy_are_fine(records, tmp_path):
     one = records.where(n_subpar=8, problem=0, policy="Ind-TS")
     gap = records.where(n_subpar=5, problem=0)
     rows = Records(pa.concat_tables([pa.table(one), pa.table(gap)]))
-    assert "± 0" in regret_table(one)
+    assert "104 ± –*" in regret_table(one), "the spread of a single run is not known"
     assert "–" in regret_table(rows)
     assert write_report(rows, tmp_path, title="few").exists()
 
@@ -380,3 +382,50 @@ def test_something_else_than_records_is_refused(function, name):
 def test_no_records_no_report(records, tmp_path):
     with pytest.raises(ValueError, match="no records"):
         write_report(records.matching(policy="nobody"), tmp_path, title="x")
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "values"),
+    [
+        ('"structured", players = 3, arms = 4', "odd", (1, 2)),
+        ('"changing", players = 2, arms = 3, times = 3', "every", (10, 30)),
+        ('"structured", players = 4, arms = 3, attributes = { region = 2 }', "explained", (0.2, 0.9)),
+    ],
+)
+def test_every_value_of_a_list_is_a_setting_of_its_own(tmp_path, family, name, values):
+    """Also of parameters without a column, although problems have the same numbers, ε and perhaps first means."""
+    text = """
+    [[study]]
+    name = "grid"
+    horizon = 60
+    problems = {{ family = {}, {} = {}, count = 4 }}
+    policies = [{{ name = "IndTS" }}, {{ name = "IndUCB" }}]
+    """
+    records = run(parse(text.format(family, name, list(values))), tmp_path / "all")
+    (table,) = regret_tables(records)
+    assert [describe(setting) for setting, *_ in table.rows] == [f"{name} = {value}" for value in values]
+    for value, (_, _, cells) in zip(values, table.rows, strict=True):
+        alone = run(parse(text.format(family, name, value)), tmp_path / str(value))
+        ((_, _, expected),) = regret_tables(alone)[0].rows
+        for label, cell in cells.items():
+            assert (cell.mean, cell.deviation, cell.count) == (expected[label].mean, expected[label].deviation, 4)
+            assert cell.relative == expected[label].relative
+    assert len(compare(records, records)) == 4
+
+
+def test_a_policy_that_does_the_same_is_called_so(tmp_path):
+    same = [posse.IndTS(label="one"), posse.IndTS(label="another")]
+    (table,) = regret_tables(simulated(same, replications=5))
+    assert table.rows[0][-1]["another"].percent == "the same"
+
+
+def test_where_means_change_no_figure_shows_regret_by_kind():
+    """It is unknown there, and a figure without bars would say that there is none."""
+    problems = posse.generate.changing(players=2, arms=3, every=10, count=2)
+    names = [entry.name for entry in catalogue(simulated(posse.IndTS(), problems))]
+    assert names == ["own", "own-pulls"]
+
+
+def test_few_decisions_are_not_told_as_none(tmp_path):
+    page = write_report(simulated(posse.IndTS()), tmp_path, title="Small").read_text(encoding="utf-8")
+    assert "1 run of 1 algorithm, up to 60 decisions." in page

@@ -115,7 +115,7 @@ class TestMerge:
         parts = [cut(result, *piece) for piece in itertools.product(*pieces)]
         assert_identical(parts[0].merge(*parts[1:]), result)
         np.random.default_rng(1).shuffle(parts)
-        merged = posse.simulation.merge(parts)
+        merged = parts[0].merge(*parts[1:])
         assert merged.replications == (0, 1, 2, 3)
         assert_identical(in_order_of(merged, result), result)
 
@@ -136,7 +136,7 @@ class TestMerge:
             cut(result, [0], [1, 2], range(4)),
             cut(result, [1], [2, 1], range(4)),
         ]
-        assert_identical(posse.simulation.merge(parts), result)
+        assert_identical(parts[0].merge(*parts[1:]), result)
 
     def test_one_part_is_its_own_whole(self, result):
         assert_identical(result.merge(), result)
@@ -144,7 +144,7 @@ class TestMerge:
 
     def test_overlaps_that_agree_are_fine(self, result):
         parts = [cut(result, [0, 1], [0, 1], range(4)), cut(result, [0, 1], [1, 2], range(4))]
-        assert_identical(posse.simulation.merge(parts), result)
+        assert_identical(parts[0].merge(*parts[1:]), result)
 
     @pytest.mark.parametrize("name", ARRAYS)
     def test_overlaps_that_disagree_are_refused(self, result, name):
@@ -156,7 +156,7 @@ class TestMerge:
     def test_a_gap_is_refused_by_name(self, result):
         parts = [cut(result, [0], [0, 1, 2], range(4)), cut(result, [1], [0, 2], range(4))]
         with pytest.raises(ValueError, match="gap: Ind-UCB on problem 1, replication 0"):
-            posse.simulation.merge(parts)
+            parts[0].merge(*parts[1:])
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -186,14 +186,10 @@ class TestMerge:
         with pytest.raises(ValueError, match="different shape"):
             result.merge(other)
 
-    def test_there_is_something_to_merge(self):
-        with pytest.raises(ValueError, match="nothing to merge"):
-            posse.simulation.merge([])
-
     def test_two_policies_of_one_label_are_refused(self):
         parts = [posse.simulate(PROBLEM, IndTS(c2, label="mine"), 10) for c2 in (1, 4)]
         with pytest.raises(ValueError, match="'mine'"):
-            posse.simulation.merge(parts)
+            parts[0].merge(*parts[1:])
 
 
 class TestResult:

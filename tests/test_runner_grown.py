@@ -211,6 +211,13 @@ def test_it_says_that_an_older_version_computed_what_is_there(tmp_path):
     )
 
 
+def test_it_says_so_of_the_same_code_with_another_schema_too(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(study, "SCHEMA_VERSION", 2)
+        run(parse(START), tmp_path)
+    assert said(tmp_path, START).endswith("computed: 90 runs, because other code computed what is there")
+
+
 def test_foreign_and_damaged_files_are_named_and_stop_nothing(tmp_path, capsys):
     run(parse(START), tmp_path)
     good = files(tmp_path)

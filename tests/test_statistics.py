@@ -169,3 +169,8 @@ def test_index_law_is_gaussian_in_a_run():
     wrong = np.clip(predicted + 0.02, 0, 1)
     z_wrong = (observed - wrong).sum() / math.sqrt((wrong * (1 - wrong)).sum())
     assert abs(z_wrong) > 4, "the check could not see a bias of two in a hundred"
+
+
+@pytest.mark.parametrize(("level", "shown"), [(0.95, "(95%,"), (0.995, "(99.5%,"), (0.999, "(99.9%,")])
+def test_no_level_is_shown_as_certainty(level, shown):
+    assert shown in str(paired_difference(np.array([1.0, 2.0, 3.0]), level))

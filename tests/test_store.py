@@ -18,6 +18,7 @@ from posse.experiments.records import SCHEMA, Records
 from posse.experiments.runs import store
 from posse.experiments.runs.remaining import Remaining
 from posse.experiments.runs.store import file_content
+from posse.experiments.settings import describe, settings
 
 TEXT = """
 [[study]]
@@ -68,9 +69,9 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
     table, file = pq.read_table(path), pq.ParquetFile(path)
     assert table.schema.equals(pa.schema(SCHEMA))
     assert table.to_pylist() == pa.table(tables[unit.id]).to_pylist()
-    assert list(table.schema.metadata) == [b"posse_schema", b"posse_version", b"posse_unit", b"posse_digest"]
-    assert table.schema.metadata[b"posse_schema"] == b"2"
-    assert json.loads(table.schema.metadata[b"posse_unit"]) == unit.describe()
+    assert list(table.schema.metadata) == [b"posse"]
+    told = json.loads(table.schema.metadata[b"posse"])
+    assert (told["schema"], told["unit"]) == (3, unit.describe())
     columns = [file.metadata.row_group(0).column(number) for number in range(len(SCHEMA.names))]
     assert {column.compression for column in columns} == {"ZSTD"}
     assert {column.path_in_schema for column in columns} == {
@@ -81,11 +82,11 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
 def rewritten(path):
     """What a version of posse that had pyarrow for it would have written in place of a file."""
     file, content = pq.ParquetFile(path), pa.BufferOutputStream()
-    said = file.metadata.metadata
-    digest = said.pop(b"posse_digest")
+    said = file.metadata.metadata[b"posse"]
+    digest = json.loads(said)["digest"].encode()
     with pq.ParquetWriter(content, file.schema_arrow, compression="zstd", store_schema=False) as writer:
         writer.write_table(file.read())
-        writer.add_key_value_metadata(said | {b"posse_digest": store._BLANK})
+        writer.add_key_value_metadata({b"posse": said.replace(digest, store._BLANK)})
     blank = content.getvalue().to_pybytes()
     assert store._digest(path.read_bytes().replace(digest, store._BLANK)) == digest
     return blank.replace(store._BLANK, store._digest(blank))
@@ -234,6 +235,15 @@ def test_results_of_schema_version_1_are_read_without_lock_ins():
         assert new | {"lock_ins": None} == known | {name: new[name] for name in regrets}
         for name in regrets:
             assert new[name] == pytest.approx(known[name], rel=1e-14)
+
+
+def test_results_of_schema_version_2_get_their_family_from_the_description_of_their_unit():
+    """Two values of a parameter without a column, which the rows of that version do not tell apart."""
+    old = ResultStore(Path(__file__).parent / "data" / "schema-2")
+    records = old.read()
+    assert [describe(setting) for setting, _ in settings(records)] == ["odd = 1", "odd = 2"]
+    again = [row for unit in parse(old.manifest()["spec"]).units() for row in pa.table(unit.run()).to_pylist()]
+    assert again == pa.table(records).to_pylist()
 
 
 def test_results_of_an_older_version_are_reported_compared_and_computed_anew(tmp_path, capsys):

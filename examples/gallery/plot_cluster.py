@@ -40,4 +40,4 @@ print("the same without it:", records == here)
 #
 # The order of the policies is the same under every schedule. Where one of the twenty players acts in a round, a round
 # has a twentieth of the decisions, so regret grows more slowly.
-study_sheet(records, "schedules")
+study_sheet(records)

@@ -41,7 +41,7 @@ class AttributeEffects:
             raise ValueError(f"interactions={between:g}, but one attribute alone has none; expected 0")
         if (total := sum(shares) + between) > 1 + 1e-9:
             raise ValueError(
-                f"explained={explained!r} with interactions={between:g}, but the sum is {total:g}, above 1"
+                f"explained={sum(shares):g} with interactions={between:g}, but the sum is {total:g}, above 1"
             )
         self.own = math.sqrt(max(0.0, 1 - total))  # the width of what is a player's own
         self._effects = [self._effect((place,), share) for place, share in enumerate(shares)]

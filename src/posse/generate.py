@@ -62,8 +62,7 @@ def subpar(
         first = np.empty(arms)
         first[:good] = BASE + epsilon * draws[:good]
         first[good:] = (first[:good].max() - 5 * epsilon) * draws[good:arms]
-        means = np.vstack([first, _around(np.tile(first, (players - 1, 1)), epsilon, draws[arms:])])
-        problems.append(Problem(means, epsilon, rewards))
+        problems.append(Problem(np.vstack([first, _around(first, epsilon, draws[arms:])]), epsilon, rewards))
     return problems
 
 
@@ -85,11 +84,10 @@ def uniform(
     """
     players, arms = _check_size(players, arms)
     epsilon = number("epsilon", epsilon, least=0, most=1)
-    problems = []
-    for draws in _draws(count, seed, (players + 1) * arms):
-        centres = np.tile(draws[:arms], (players, 1))
-        problems.append(Problem(_around(centres, epsilon, draws[arms:]), epsilon, rewards))
-    return problems
+    return [
+        Problem(_around(draws[:arms], epsilon, draws[arms:]), epsilon, rewards)
+        for draws in _draws(count, seed, (players + 1) * arms)
+    ]
 
 
 def structured(
@@ -216,7 +214,7 @@ def structured(
             shift = shift + spread * effects
             known = {"attributes": made.attributes, "values": values}
         if scale is None:
-            means = _around(centres + shift if made is None else np.clip(centres + shift, 0, 1), width, places.ravel())
+            means = _around(centres + shift if made is None else np.clip(centres + shift, 0, 1), width, places)
         else:
             onto, back, _ = SCALES[scale]
             means = back(onto(centres) + shift + width * (places - 0.5))
@@ -304,7 +302,7 @@ def changing(
     for draws in _draws(count, seed, (1 + times + players) * arms):
         rows = draws.reshape(-1, arms)
         centres = low + (high - low) * _CHANGES[kind](rows[: times + 1], step / (high - low) if high > low else 0.0)
-        tables = [_around(np.tile(each, (players, 1)), spread, rows[times + 1 :]) for each in centres]
+        tables = [_around(each, spread, rows[times + 1 :]) for each in centres]
         changes = {every * segment + 1: means for segment, means in enumerate(tables) if segment}
         problems.append(Problem(tables[0], spread, rewards, changes=changes))
     return problems
@@ -355,10 +353,10 @@ def _draws(count: int | range, seed: int, numbers: int) -> list[np.ndarray]:
 
 
 def _around(centres: np.ndarray, epsilon: float, draws: np.ndarray) -> np.ndarray:
-    """Means uniform within ε/2 of the centres, the intervals (not the samples) cut to [0, 1]."""
+    """Means uniform within ε/2 of the arms' centres, the intervals (not the samples) cut to [0, 1], [player, arm]."""
     low = np.maximum(centres - epsilon / 2, 0)
     high = np.minimum(centres + epsilon / 2, 1)
-    return low + (high - low) * draws.reshape(centres.shape)
+    return low + (high - low) * draws.reshape(-1, centres.shape[-1])
 
 
 FAMILIES = {"subpar": subpar, "uniform": uniform, "structured": structured, "changing": changing}

@@ -142,7 +142,7 @@ class Problem(Summarized):
     @property
     def near_optimal(self) -> np.ndarray:
         """Whether an arm is neither optimal for the player nor in I_5ε, [player, arm]."""
-        return ~(self.optimal | self._in(self.subpar_5))
+        return self.kinds() == 1
 
     @property
     def subpar_5(self) -> np.ndarray:
@@ -165,7 +165,8 @@ class Problem(Summarized):
 
     def kinds(self) -> np.ndarray:
         """For each [player, arm]: 0 optimal, 1 near-optimal, 2 subpar (in I_5ε and not optimal)."""
-        kinds = np.where(self._in(self.subpar_5), 2, 1)
+        kinds = np.ones(self.means.shape, int)
+        kinds[:, self.subpar_5] = 2
         kinds[self.optimal] = 0
         return kinds
 
@@ -202,11 +203,6 @@ class Problem(Summarized):
         names = ("epsilon", "rewards", "stream", "groups", "attributes", "values")
         return {name: getattr(self, name) for name in names}
 
-    def _in(self, arms: np.ndarray) -> np.ndarray:
-        mask = np.zeros(self.means.shape, bool)
-        mask[:, arms] = True
-        return mask
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Problem) and self._identity() == other._identity()
 
@@ -215,8 +211,7 @@ class Problem(Summarized):
 
     def _identity(self) -> tuple[object, ...]:
         later = tuple((first, means.tobytes()) for first, means in self.changes)
-        same = self.epsilon, self.rewards, self.stream, self.groups, self.attributes, self.values
-        return self.means.shape, self.means.tobytes(), later, *same
+        return self.means.shape, self.means.tobytes(), later, *self._options().values()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(Problem, changes=dict(self.changes), **self._options()), (self.means,)

@@ -24,6 +24,12 @@ class Family:
     """How a reward with a given mean is drawn. Use one of the families below."""
 
     code: ClassVar[int]
+    limits: ClassVar[dict[str, float]] = {}
+    """Of the family's one number."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            number(name, value, **self.limits)
 
     @property
     def parameter(self) -> float:
@@ -43,10 +49,7 @@ class Beta(Family):
     """Beta(μκ, (1−μ)κ) with concentration κ >= 1e-300: the variance is μ(1−μ)/(κ+1)."""
 
     concentration: float
-    code = BETA
-
-    def __post_init__(self) -> None:
-        number("concentration", self.concentration, least=1e-300)
+    code, limits = BETA, {"least": 1e-300}
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,7 @@ class Uniform(Family):
     """Uniform on an interval around the mean, `width` wide or as wide as [0, 1] lets it be symmetric."""
 
     width: float = 1.0
-    code = UNIFORM
-
-    def __post_init__(self) -> None:
-        number("width", self.width, least=0, most=1)
+    code, limits = UNIFORM, {"least": 0, "most": 1}
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,7 @@ class Jackpot(Family):
     """`usual` nearly always, or 1 with the probability that gives the mean. A mean below `usual` is always paid."""
 
     usual: float
-    code = JACKPOT
-
-    def __post_init__(self) -> None:
-        number("usual", self.usual, least=0, most=0.999)
+    code, limits = JACKPOT, {"least": 0, "most": 0.999}
 
 
 def family(rewards: Family | str) -> Family:

@@ -78,7 +78,7 @@ class Random(Schedule):
     def participation(self, players: int, horizon: int) -> Participation:
         if isinstance(self.probability, tuple) and len(self.probability) != players:
             given = f"{len(self.probability)} probabilities"
-            raise ValueError(f"the schedule has {given}, but the problem has {players} players")
+            raise ValueError(f"schedule={self} has {given}, but the problem has {players} players")
         return Participation(RANDOM, probabilities=np.broadcast_to(self.probability, players).astype(float))
 
 

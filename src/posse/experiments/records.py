@@ -19,8 +19,8 @@ from posse.simulation import Result
 from posse.simulation.feedback import AT_ONCE
 from posse.text import listed, plural, shorten
 
-SCHEMA_VERSION = 2
-READABLE = (1, 2)  # version 1 has no lock_ins; they are null
+SCHEMA_VERSION = 3
+READABLE = (1, 2, 3)  # version 1 has no lock_ins, which are null then; before 3, the family is in the metadata only
 
 TEXT, WHOLE, REAL = DataType.string(), DataType.int64(), DataType.float64()
 WHOLES, REALS = (DataType.list(Field("element", kind)) for kind in (WHOLE, REAL))  # named as Parquet names it
@@ -47,6 +47,7 @@ SCHEMA = Schema(
         Field("regret_by_kind", REALS),  # NaN where means change, and kinds with them
         Field("lock_ins", WHOLE),  # players on a bad arm at the end: see `Result.lock_ins`
         Field("means", REALS),  # the problem in the first round, players × arms, row by row
+        Field("family", TEXT),  # the family of problems: see `family_text`
     ],
     metadata={"posse_schema": str(SCHEMA_VERSION)},
 )
@@ -56,7 +57,9 @@ FIELDS = [SCHEMA.field(name) for name in SCHEMA.names]
 KINDS = ("optimal", "near-optimal", "subpar")
 
 
-def from_result(result: Result, study: str, problem_numbers: Iterable[int] | None = None) -> "Records":
+def from_result(
+    result: Result, study: str, problem_numbers: Iterable[int] | None = None, family: str | None = None
+) -> "Records":
     """The rows of a simulation; `problem_numbers` say where its problems stand in their family."""
     numbers = list(range(len(result.problems)) if problem_numbers is None else problem_numbers)
     rows = []
@@ -64,6 +67,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     schedule = str(result.schedule) + (f"; rewards {result.feedback}" if result.feedback != AT_ONCE else "")
     same: dict[str, Any] = {"study": study, "schedule": schedule, "horizon": result.horizon}
     same |= {"anytime": result.anytime, "seed": str(result.seed), "rounds": result.checkpoints}
+    same["family"] = family
     for b, problem in enumerate(result.problems):
         kinds, known = problem.at(result.horizon).kinds(), math.nan if problem.changes else 1.0
         of_problem: dict[str, Any] = {name: getattr(problem, name) for name in ("players", "arms", "epsilon")}
@@ -90,6 +94,15 @@ def _array(values: Sequence[Any], kind: DataType) -> Array:
     return list_array(Array.from_numpy(offsets), Array.from_numpy(np.concatenate(values)), type=kind)
 
 
+def with_later_columns(batch: RecordBatch, family: str | None = None) -> RecordBatch:
+    """The rows with the columns that older versions of posse did not have: this family, and no lock-ins."""
+    for name, value in (("lock_ins", None), ("family", family)):
+        if name not in batch.column_names:
+            field = SCHEMA.field(name)
+            batch = batch.append_column(field, Array([value] * batch.num_rows, field.type))
+    return batch
+
+
 def check_records(name: str, value: Any) -> None:
     """An error if an argument is no records."""
     if not isinstance(value, Records):
@@ -99,11 +112,12 @@ def check_records(name: str, value: Any) -> None:
 class Records(Summarized):
     """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`.
 
-    Made from any table that has these columns and the Arrow stream, such as one of pyarrow, polars or DuckDB.
+    Made from any table that has these columns and the Arrow stream, such as one of pyarrow, polars or DuckDB. Columns
+    that older versions of posse did not have may be missing.
     """
 
     def __init__(self, table: ArrowStreamExportable | ArrowArrayExportable) -> None:
-        given = RecordBatch.from_arrow(table)
+        given = with_later_columns(RecordBatch.from_arrow(table))
         columns = [given.column(field.name).cast(field.type) for field in FIELDS]
         self._batch = RecordBatch.from_arrays(columns, schema=SCHEMA)
 

@@ -1,7 +1,8 @@
 """Settings: the columns of records that say in which one a run was, the settings of records, and settings in words."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from posse.text import plural, shorten
@@ -9,24 +10,57 @@ from posse.text import plural, shorten
 if TYPE_CHECKING:
     from posse.experiments.records import Records
 
-SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
+SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime", "family")
 
 
 def settings(records: "Records") -> "list[tuple[dict[str, Any], Records]]":
     """The records by setting: the columns that vary between settings with their values, and the rows.
 
     The number of subpar arms, |I_5ε|, is part of the setting if the spec asked for it, not if it merely varies between
-    the problems of a family. The horizon is left out if the other columns already determine it.
+    the problems of a family. The horizon is left out if the other columns already determine it, and ε if parameters of
+    the family do.
     """
     columns = [column for column in SETTING if len(records.distinct(column)) > 1]
-    for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):
+    determined = ("horizon", "epsilon") if "family" in columns else ("horizon",)
+    for column in ("n_subpar", *determined):
+        beside = ["policy", "problem", "replication", "seed"] if column == "n_subpar" else []
         rest = [other for other in columns if other != column]
         with_it, without_it = (set(records.rows(*names, *beside)) for names in (columns, rest))
         if column in columns and rest + beside and len(with_it) == len(without_it):
             columns = rest
     if not columns:
         return [({}, records)]
-    return [(dict(zip(columns, key, strict=True)), part) for key, part in records.groups(*columns).items()]
+    words = family_words(records.distinct("family"))
+    found = []
+    for key, part in records.groups(*columns).items():
+        setting = dict(zip(columns, key, strict=True))
+        found.append((setting | ({"family": words[setting["family"]]} if "family" in setting else {}), part))
+    return found
+
+
+def family_text(described: Mapping[str, Any]) -> str:
+    """A family of problems as records have it: its name and the parameters that have no column of their own, as JSON.
+
+    >>> family_text({"family": "changing", "every": 500, "players": 20})
+    '{"every": 500, "family": "changing"}'
+    """
+    own = {name: value for name, value in described.items() if name == "family" or name not in (*SETTING, "means")}
+    return json.dumps(own, sort_keys=True)
+
+
+def family_words(texts: Iterable[str | None]) -> dict[str | None, str]:
+    """What tells families of records apart, in words: the parameters that differ; nothing for a family that is unknown.
+
+    >>> family_words(['{"every": 500, "family": "changing"}', '{"every": 50, "family": "changing"}']).values()
+    dict_values(['every = 500', 'every = 50'])
+    """
+    families: dict[str | None, dict[str, Any]] = {text: json.loads(text or "{}") for text in texts}
+    names = dict.fromkeys(name for family in families.values() for name in family)
+    differ = [name for name in names if len({json.dumps(each.get(name)) for each in families.values()}) > 1]
+    return {
+        text: ", ".join(f"{name} = {family[name]}" for name in differ if name in family)
+        for text, family in families.items()
+    }
 
 
 SCHEDULES = (
@@ -83,5 +117,6 @@ def describe(setting: Mapping[str, Any], *, between: str = ", ") -> str:
         "horizon": lambda value: f"T = {value:,}",
         "schedule": schedule_words,
         "anytime": lambda value: "anytime" if value else "known horizon",
+        "family": lambda value: value,
     }
     return between.join(words[column](value) for column, value in setting.items())

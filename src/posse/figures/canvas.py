@@ -90,7 +90,10 @@ def finish(figure: Figure, top: float = 0.0, **padding: float) -> Figure:
 
 
 def add_legend(figure: Figure, drawn: Mapping[str, Look], *, lines: bool = True, bars: bool = False) -> float:
-    """A legend over the whole figure, for lines, bars or both; returns its height as a share of the figure's."""
+    """A legend over the whole figure, for lines, bars or both; returns its height as a share of the figure's.
+
+    From the third row of the legend on, the figure grows with it.
+    """
     handles: list[Any] = []
     for look in drawn.values():
         line = Line2D([], [], color=look.color, linestyle=look.line, marker=look.marker)
@@ -99,12 +102,17 @@ def add_legend(figure: Figure, drawn: Mapping[str, Look], *, lines: bool = True,
     labels = [legend_label(label) for label in drawn]
     width, height = figure.get_size_inches()
     length = 5.5 if lines and bars else 3.2
-    rows = max(1, math.ceil(sum(0.19 + 0.11 * length + 0.063 * len(label) for label in labels) / (width - 0.1)))
-    columns = max(1, math.ceil(len(labels) / rows))
+    widths = [0.19 + 0.11 * length + 0.063 * len(label) for label in labels]
+    rows, columns = 1, len(labels) or 1
+    while sum(max(part, default=0) for part in np.array_split(widths, columns)) > width - 0.1 and columns > 1:
+        rows += 1
+        columns = math.ceil(len(labels) / rows)
+    height += 0.18 * max(0, rows - 2)
+    figure.set_size_inches(width, height)
     side_by_side = {tuple: HandlerTuple(ndivide=None, pad=0.6)}
     place: dict[str, Any] = {"loc": "upper center", "ncols": columns, "borderaxespad": 0.3}
     figure.legend(handles, labels, handlelength=length, handler_map=side_by_side, **place)
-    return (0.1 + 0.18 * math.ceil(len(labels) / columns)) / height
+    return (0.1 + 0.18 * rows) / float(height)
 
 
 def to_bytes(figure: Figure, ending: str) -> bytes:

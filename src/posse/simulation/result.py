@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # by policy, problem and replication
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result(Summarized):
     """Measurements of policies on problems. Regret is pseudo-regret: true gaps, not noisy rewards.
@@ -120,7 +123,42 @@ class Result(Summarized):
         Parts may be cut by policy, by problem, by replication or all of them, in any order. Where parts overlap,
         they must agree.
         """
-        return merge([self, *others])
+        parts = [self, *others]
+        for part in others:
+            _check_mergeable(self, part)
+        policies = _union(part.policies for part in parts)
+        labels = [policy.label for policy in policies]
+        if len(set(labels)) < len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise ValueError(f"cannot merge results in which two different policies are labelled {twice!r}")
+        problems = _union(part.problems for part in parts)
+        replications = sorted(_union(part.replications for part in parts))
+        shape = (len(policies), len(problems), len(replications))
+        filled = np.zeros(shape, bool)
+        merged: dict[str, Any] = {
+            name: np.zeros(shape + getattr(self, name).shape[3:], getattr(self, name).dtype) for name in MEASURED
+        }
+        for part in parts:
+            where = np.ix_(
+                [policies.index(policy) for policy in part.policies],
+                [problems.index(problem) for problem in part.problems],
+                [replications.index(replication) for replication in part.replications],
+            )
+            overlap = filled[where]
+            for name, array in merged.items():
+                if not np.array_equal(array[where][overlap], getattr(part, name)[overlap]):
+                    raise ValueError(f"two parts have the same runs but differ in {name}")
+                array[where] = getattr(part, name)
+            filled[where] = True
+        if not filled.all():
+            policy, problem, replication = np.argwhere(~filled)[0]
+            raise ValueError(
+                f"the parts leave a gap: {policies[policy].label} on problem {problem}, "
+                f"replication {replications[replication]}"
+            )
+        return dataclasses.replace(
+            self, policies=tuple(policies), problems=tuple(problems), replications=tuple(replications), **merged
+        )
 
     def plot(self, level: float | None = None) -> Figure:
         """Regret over rounds, a line for each policy: a matplotlib figure.
@@ -182,50 +220,6 @@ class Result(Summarized):
 def last_quarter(horizon: int) -> int:
     """How many rounds are over when the last quarter of the horizon begins, ⌊3T/4⌋."""
     return 3 * horizon // 4
-
-
-def merge(results: Iterable[Result]) -> Result:
-    """Several results as one; see `Result.merge`."""
-    parts = list(results)
-    if not parts:
-        raise ValueError("nothing to merge")
-    first = parts[0]
-    for part in parts[1:]:
-        _check_mergeable(first, part)
-    policies = _union(part.policies for part in parts)
-    labels = [policy.label for policy in policies]
-    if len(set(labels)) < len(labels):
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise ValueError(f"cannot merge results in which two different policies are labelled {twice!r}")
-    problems = _union(part.problems for part in parts)
-    replications = sorted(_union(part.replications for part in parts))
-    shape = (len(policies), len(problems), len(replications))
-    filled = np.zeros(shape, bool)
-    merged: dict[str, Any] = {
-        name: np.zeros(shape + getattr(first, name).shape[3:], getattr(first, name).dtype)
-        for name in ("regret", "pulls", "late_pulls", "reward", "player_regret")
-    }
-    for part in parts:
-        where = np.ix_(
-            [policies.index(policy) for policy in part.policies],
-            [problems.index(problem) for problem in part.problems],
-            [replications.index(replication) for replication in part.replications],
-        )
-        overlap = filled[where]
-        for name, array in merged.items():
-            if not np.array_equal(array[where][overlap], getattr(part, name)[overlap]):
-                raise ValueError(f"two parts have the same runs but differ in {name}")
-            array[where] = getattr(part, name)
-        filled[where] = True
-    if not filled.all():
-        policy, problem, replication = np.argwhere(~filled)[0]
-        raise ValueError(
-            f"the parts leave a gap: {policies[policy].label} on problem {problem}, "
-            f"replication {replications[replication]}"
-        )
-    return dataclasses.replace(
-        first, policies=tuple(policies), problems=tuple(problems), replications=tuple(replications), **merged
-    )
 
 
 def _check_mergeable(first: Result, part: Result) -> None:

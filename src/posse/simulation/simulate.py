@@ -15,10 +15,8 @@ from posse.simulation.cpu import run_on_cpu
 from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.progress import Progress
 from posse.simulation.result import Result
-from posse.simulation.work import MAX_PLAYER_ROUNDS, Measurements, Tracker, checked_work
+from posse.simulation.work import Measurements, Tracker, checked_work
 from posse.version import __version__
-
-__all__ = ["MAX_PLAYER_ROUNDS", "simulate"]
 
 
 def simulate(

@@ -1,5 +1,6 @@
 """The little statistics that comparing runs needs, without SciPy."""
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class Difference:
     def __str__(self) -> str:
         if self.units < 2:
             return f"{self.mean:+.4g} (one run: no interval; raise replications)"
-        return f"{self.mean:+.4g} [{self.low:.4g}, {self.high:.4g}] ({self.level:.0%}, {self.units} pairs)"
+        return f"{self.mean:+.4g} [{self.low:.4g}, {self.high:.4g}] ({100 * self.level:.4g}%, {self.units} pairs)"
 
 
 def paired_difference(differences: np.ndarray, level: float = 0.95) -> Difference:
@@ -67,6 +68,7 @@ def interval_width(level: float, units: int) -> float:
     return student_quantile((1 + level) / 2, units - 1) / math.sqrt(units) if units > 1 else math.inf
 
 
+@functools.cache
 def student_quantile(p: float, freedom: int) -> float:
     """The quantile of Student's t for p > 1/2, by bisection on its distribution function.
 

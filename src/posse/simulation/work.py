@@ -66,12 +66,7 @@ def checked_work(
     repeated = _check_replications(replications)
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
-    players = found[0].players
-    schedule.participation(players, horizon)
-    if horizon * players > MAX_PLAYER_ROUNDS:
-        raise ValueError(
-            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
-        )
+    check_run(schedule, horizon, found[0].players)
     rounds = _check_checkpoints(checkpoints, horizon)
     if not isinstance(anytime, bool):
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
@@ -81,6 +76,15 @@ def checked_work(
     if not isinstance(feedback, Feedback):
         raise TypeError(f"feedback={feedback!r}, but expected such as posse.simulation.Feedback(delay=100)")
     return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime, told, feedback)
+
+
+def check_run(schedule: Schedule, horizon: int, players: int) -> None:
+    """An error if the schedule does not fit so many rounds and players, or there are too many."""
+    schedule.participation(players, horizon)
+    if horizon * players > MAX_PLAYER_ROUNDS:
+        raise ValueError(
+            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
+        )
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -117,8 +118,14 @@ def score(records: Records, studies: Iterable[Study]) -> list[BatteryFamily]:
 
 
 def _family(records: Records, study: Study) -> BatteryFamily:
+    labels = records.distinct("policy")
+    algorithms = Counter(map(algorithm, labels))
+    # Constants differ between families, so a name has none, unless it would be that of two policies.
+    names: dict[str, str] = {
+        label: algorithm(label) if algorithms[algorithm(label)] == 1 else label for label in labels
+    }
     regrets, locks = (
-        {algorithm(label): _table(part, column) for (label,), part in records.groups("policy").items()}
+        {names[label]: _table(part, column) for (label,), part in records.groups("policy").items()}
         for column in ("final_regret", "lock_ins")
     )
     shares = {cls.name or cls.__name__: cls.shares for cls in all_policies()}
@@ -126,7 +133,7 @@ def _family(records: Records, study: Study) -> BatteryFamily:
     scores = [
         PolicyScore(
             policy,
-            not shares.get(policy, True),
+            not shares.get(algorithm(policy), True),
             float(table.mean()),
             float(table.mean(axis=1).std(ddof=1) / math.sqrt(len(table))) if len(table) > 1 else math.nan,
             float(np.quantile(table, 0.99)),

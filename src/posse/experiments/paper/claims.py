@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posse.experiments.paper.estimates import LEVEL, RULES, DifferenceEstimate, holm, welch
+from posse.experiments.paper.estimates import LEVEL, RULES, DifferenceEstimate, holm
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
 from posse.policies.labels import algorithm
@@ -32,7 +32,7 @@ from posse.text import plural
 Verdict = Literal["holds", "does not hold", "undecided"]
 STUDY = "subpar"
 WIDTH = 110
-PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "problem", "n_subpar")
+PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "family", "problem", "n_subpar")
 COLUMNS = (*PROBLEM, "policy", "replication", "means", "final_regret", "pulls_by_kind", "regret_by_kind")
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {  # of a row of the records
     "final regret": lambda row: row["final_regret"],
@@ -60,12 +60,11 @@ class Claim:
     at: str | tuple[int | str, ...] = "each"
     holds: str = "lower"
     only_beyond_theorems: bool = False
-    elsewhere: bool = False  # judged where `at` is not
-    extension: bool = False
+    extension: bool = False  # our own: judged where `at` is not
 
     def is_about(self, place: int | str) -> bool:
         """Whether the claim is about a number v of subpar arms, or about "all" of them together."""
-        return isinstance(place, int) if self.at == "each" else (place in self.at) != self.elsewhere
+        return isinstance(place, int) if self.at == "each" else (place in self.at) != self.extension
 
     def percent(self, share: float) -> str:
         """A relative difference with its sign, or a share without."""
@@ -101,7 +100,6 @@ def _with_extension(*, pairs: Sequence[Sequence[str]], elsewhere: bool = False, 
             id=f"{claim.id}-elsewhere",
             text=f"At other v: {claim.text}",
             source="our extension",
-            elsewhere=True,
             extension=True,
         )
 
@@ -151,7 +149,7 @@ def texts(findings: Iterable[ClaimFinding]) -> list[str]:
     """The texts of the claims in their order; an extension says only where, if the claim itself stands before it."""
     claims = list(by_claim(findings))
     return [
-        "The same at other v." if claim.elsewhere and before and claim.id == f"{before.id}-elsewhere" else claim.text
+        "The same at other v." if before and claim.id == f"{before.id}-elsewhere" else claim.text
         for before, claim in itertools.pairwise([None, *claims])
         if claim
     ]
@@ -201,8 +199,8 @@ def span(cases: Sequence[ClaimFinding]) -> str:
     return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
 
 
-Test = tuple[str, str, DifferenceEstimate, tuple[float, float]]
-"""A case of a claim, its statement, its estimate, and the one-sided p-values of the claim and of its opposite."""
+Test = tuple[str, str, DifferenceEstimate]
+"""A case of a claim, its statement and its estimate."""
 
 
 class _Runs:
@@ -272,13 +270,10 @@ def _tests(claim: Claim, runs: _Runs) -> Iterator[Test]:
     """The tests of a claim that the records can give."""
     for pair in claim.pairs:
         found = runs.compare(pair, claim.measure, claim.relative_to, claim.only_beyond_theorems)
-        if claim.at == "9 against others":
-            yield from _most_savings_at_9(claim, pair, {v: found[v] for v in found if isinstance(v, int)})
-            continue
         for place, estimate in found.items():
             if claim.is_about(place):
                 case = f"{' / '.join(pair)}, {'all v' if place == 'all' else f'v = {place}'}"
-                yield case, _statement(claim, pair, estimate), estimate, RULES[claim.holds].p_values(estimate)
+                yield case, _statement(claim, pair, estimate), estimate
 
 
 def _statement(claim: Claim, pair: tuple[str, ...], estimate: DifferenceEstimate) -> str:
@@ -288,37 +283,19 @@ def _statement(claim: Claim, pair: tuple[str, ...], estimate: DifferenceEstimate
     return f"{words}, relative to {claim.relative_to}" if claim.relative_to else words
 
 
-def _most_savings_at_9(claim: Claim, pair: tuple[str, ...], found: dict[int, DifferenceEstimate]) -> Iterator[Test]:
-    """Whether the relative difference at v = 9 is below that at every other v.
-
-    The problems differ, so the interval is Welch's. The comparison that contradicts the claim most decides. If it
-    supports the claim, all others do. If it contradicts the claim, its p-value is multiplied by the number of
-    comparisons (Bonferroni).
-    """
-    less = {v: welch(found[9], estimate) for v, estimate in found.items() if v != 9 and 9 in found}
-    if less:
-        # Digits of a p-value past the twelfth decimal are rounding errors; there the difference decides.
-        rival = max(less, key=lambda v: (round(less[v].below(0), 12), less[v].difference))
-        statement = (
-            f"{pair[0]} is {_more(found[9])} {pair[1]} in {claim.measure} at v = 9, and {_more(found[rival])} it "
-            f"at v = {rival}, the hardest to beat"
-        )
-        p_holds, p_fails = RULES[claim.holds].p_values(less[rival])
-        yield f"{' / '.join(pair)}, v = 9 vs {rival}", statement, less[rival], (p_holds, len(less) * p_fails)
-
-
 def _decide(claim: Claim, tests: Sequence[Test]) -> Iterator[ClaimFinding]:
     """The verdicts on the tests of one claim, by Holm's rule over them."""
     rule = RULES[claim.holds]
-    adjusted = holm([min(1.0, 2 * min(p_values)) for *_, p_values in tests])
-    for (case, statement, estimate, (p_holds, p_fails)), p_value in zip(tests, adjusted, strict=True):
+    one_sided = [rule.p_values(estimate) for *_, estimate in tests]
+    adjusted = holm([min(1.0, 2 * min(p_values)) for p_values in one_sided])
+    for (case, statement, estimate), (p_holds, p_fails), p_value in zip(tests, one_sided, adjusted, strict=True):
         verdict: Verdict = "undecided"
         if p_value <= 1 - LEVEL:
             verdict, where = ("holds", rule.holds) if p_holds < p_fails else ("does not hold", rule.fails)
             reason = f"the interval is {where}"
         elif estimate.freedom < 1:
             reason = "too few problems for an interval"
-        elif 2 * min(rule.p_values(estimate)) <= 1 - LEVEL:
+        elif 2 * min(p_holds, p_fails) <= 1 - LEVEL:
             reason = "the interval alone would decide, but many comparisons are made"
         else:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"

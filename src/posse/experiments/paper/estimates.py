@@ -65,20 +65,6 @@ RULES = {
 }
 
 
-def welch(a: DifferenceEstimate, b: DifferenceEstimate) -> DifferenceEstimate:
-    """The difference of two independent estimates, with Welch's degrees of freedom, rounded down."""
-    difference = a.difference - b.difference
-    problems = a.problems + b.problems
-    if min(a.freedom, b.freedom) < 1:
-        return DifferenceEstimate(difference, math.inf, 0, problems)
-    squares = a.error**2, b.error**2
-    total = sum(squares)
-    if total == 0:
-        return DifferenceEstimate(difference, 0.0, a.freedom + b.freedom, problems)
-    freedom = total**2 / (squares[0] ** 2 / a.freedom + squares[1] ** 2 / b.freedom)
-    return DifferenceEstimate(difference, math.sqrt(total), int(freedom), problems)
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values: sorted p_(1) ≤ … ≤ p_(m), the j-th becomes max over i ≤ j of min(1, (m − i + 1) p_(i)).
 

@@ -1,10 +1,11 @@
 """Two runs side by side, policy by policy, over what both have simulated."""
 
+import math
 from dataclasses import dataclass
 
 from posse.experiments import summary
 from posse.experiments.records import Records, check_records
-from posse.experiments.settings import SETTING, describe
+from posse.experiments.settings import SETTING, describe, settings
 from posse.simulation.statistics import Difference, paired_difference
 from posse.text import align, plural
 
@@ -35,28 +36,31 @@ def compare(first: Records, second: Records) -> list[ComparisonRow]:
     """Mean final regret in both, for every policy and setting that both have."""
     check_records("first", first)
     check_records("second", second)
-    parts, others = (records.groups("study", *SETTING, "policy") for records in (first, second))
-    varying = [name for name in SETTING if len(first.distinct(name)) > 1]
     rows = []
-    for key, part in parts.items():
-        if key in others:
-            both = part, others[key]
-            study, *values, label = key
-            setting = dict(zip(SETTING, values, strict=True))
-            shown = describe({name: setting[name] for name in varying})
-            paired = summary.paired_runs(*both)
-            common = sum(map(len, paired))
-            same = set(part.rows(*RUN)) & set(others[key].rows(*RUN))
-            runs = (len(part), len(others[key]))
-            if common:
-                pairs = summary.paired_units(paired)
-                a, b = (float(mean) for mean in pairs.mean(axis=0))
-                difference = paired_difference(pairs[:, 1] - pairs[:, 0])
-            else:
-                a, b = (float(records["final_regret"].mean()) for records in both)
-                difference = None
-            rows.append(ComparisonRow(study, shown, label, a, b, difference, runs, common, len(same) - common))
+    studies = second.groups("study")
+    for (study,), of_study in first.groups("study").items():
+        for setting, part in settings(of_study) if (study,) in studies else ():
+            # Problems of one setting may differ in their numbers of subpar arms.
+            alike = {name: part[name][0] for name in SETTING if len(part.distinct(name)) == 1}
+            others = studies[study,].matching(**alike).groups("policy")
+            for (policy,), own in part.groups("policy").items():
+                if (policy,) in others:
+                    rows.append(_row(study, describe(setting), policy, own, others[policy,]))
     return rows
+
+
+def _row(study: str, setting: str, policy: str, first: Records, second: Records) -> ComparisonRow:
+    """One policy in a setting of both."""
+    runs = len(first), len(second)
+    paired = summary.paired_runs(first, second)
+    common = sum(map(len, paired))
+    others = len(set(first.rows(*RUN)) & set(second.rows(*RUN))) - common
+    difference = None
+    a, b = first["final_regret"], second["final_regret"]
+    if common:
+        a, b = summary.paired_units(paired).T
+        difference = paired_difference(b - a)
+    return ComparisonRow(study, setting, policy, float(a.mean()), float(b.mean()), difference, runs, common, others)
 
 
 def comparison_text(rows: list[ComparisonRow], first: str, second: str) -> str:
@@ -77,7 +81,7 @@ def _shown(row: ComparisonRow) -> str:
     found = row.difference
     if found is None:
         return "the problems differ" if row.other_problems else "no runs in common"
-    if found.mean == found.low == found.high == 0:
+    if found.mean == 0 and found.high in (0, math.inf):
         return "the same"
     few = "one run: no" if found.units == 1 else "too few for an"
     ends = f"[{found.low:,.1f}, {found.high:,.1f}]" if found.units >= summary.FEWEST else f"({few} interval)"

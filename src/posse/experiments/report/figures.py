@@ -1,7 +1,6 @@
 """Figures: panels of curves and bars, the paper's figures, sheets of any study, and what some studies have besides."""
 
 import math
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
-from posse.experiments.settings import describe, schedule_words, settings
+from posse.experiments.settings import describe, settings
 from posse.figures import canvas, regret
 from posse.figures.policy_looks import looks
 from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
@@ -141,24 +140,13 @@ DRAWS: dict[str, Callable[..., None]] = {
 }
 
 
-def sheet(
-    panels: Sequence[tuple[str, Records]],
-    drawn: Mapping[str, Look],
-    kind: str,
-    *,
-    columns: int | None = None,
-    one_scale: bool = False,
-    **how: Any,
-) -> Figure:
-    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable.
-
-    `how` says more about what is drawn.
-    """
-    columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
+def sheet(panels: Sequence[tuple[str, Records]], drawn: Mapping[str, Look], kind: str, **how: Any) -> Figure:
+    """Small panels of one kind with one legend; `how` says more about what is drawn."""
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(PRINT):
         lines = max(title.count("\n") for title, _ in panels)
-        height = 2.4 if columns == 2 else 1.95 + 0.16 * max(0, lines - 1)
+        height = {1: 2.8, 2: 2.4}.get(columns, 1.95 + 0.16 * max(0, lines - 1))
         figure = canvas.new_figure(WIDTH if columns > 1 else 5.4, 0.4 + height * rows)
         for number, (title, records) in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
@@ -168,75 +156,49 @@ def sheet(
                 axes.set_ylabel("")
             if number + columns < len(panels):
                 axes.set_xlabel("")
-        if one_scale:
-            _share_scale(figure.axes, columns)
         top = canvas.add_legend(figure, drawn, lines=kind == "regret", bars=kind != "regret")
         return canvas.finish(figure, top, h_pad=0.9, w_pad=0.6)
 
 
-def _share_scale(panels: Sequence[Axes], columns: int) -> None:
-    """Give all panels the same vertical scale, with numbers at the left only; horizontal scales end with the rounds."""
-    top = max(axes.get_ylim()[1] for axes in panels)
-    for number, axes in enumerate(panels):
-        axes.set_ylim(0, top)
-        axes.tick_params(labelleft=number % columns == 0)
-        last = max(float(np.asarray(line.get_xdata())[-1]) for line in axes.get_lines())
-        axes.set_xlim(0, last)
-        axes.set_xticks([0, last], ["0", canvas.thousands(last)])
-        axes.get_xticklabels()[-1].set_horizontalalignment("right")
+def paper_rows(records: Records, n_subpar: int | None, *, with_v: bool = False) -> tuple[Records, dict[str, Look]]:
+    """The records with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none.
 
-
-def paper_rows(
-    records: Records, n_subpar: int | None, *, study: str, with_v: bool = False
-) -> tuple[Records, dict[str, Look]]:
-    """The records of a study with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none.
-
-    With them come the looks of their policies, the same as in every other figure of the study.
+    With them come the looks of their policies, the same as in every other figure of these records.
     """
-    of_study = records.where(study=study)
-    rows = of_study if n_subpar is None else of_study.where(n_subpar=n_subpar)
+    rows = records if n_subpar is None else records.where(n_subpar=n_subpar)
     others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
     if others and not with_v:
         rows = rows.where(policy=others)
     shown = rows.distinct("policy")
-    return rows, {label: look for label, look in looks(of_study.distinct("policy")).items() if label in shown}
+    return rows, {label: look for label, look in looks(records.distinct("policy")).items() if label in shown}
 
 
-def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = False, study: str = "subpar") -> Figure:
-    """One panel on the problems with one |I_5ε|: mean ± one standard deviation over problems.
+def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = False) -> Figure:
+    """One panel on a study's problems with one |I_5ε|: mean ± one standard deviation over problems.
 
     `kind` is "regret" (cumulative), "pulls" (percentages by kind of arm) or "regret by kind" (of arm); `with_v` shows
     RobustAgg-TS-V among the algorithms, as in the paper's last figure.
     """
-    rows, drawn = paper_rows(records, n_subpar, with_v=with_v, study=study)
-    with matplotlib.rc_context(PRINT):
-        figure = canvas.new_figure(5.4, 3.2)
-        axes = figure.add_subplot()
-        axes.set_title(subpar_title(n_subpar))
-        if kind != "regret":
-            DRAWS[kind](axes, rows, drawn, numbers=len(drawn) <= 5)
-            return canvas.finish(figure, canvas.add_legend(figure, drawn, lines=False, bars=True))
-        DRAWS[kind](axes, rows, drawn)
-        canvas.label_ends(axes)
-        axes.set_xlim(0, checkpoint_rounds(rows)[-1])
-        return canvas.finish(figure)
+    rows, drawn = paper_rows(records, n_subpar, with_v=with_v)
+    how = {} if kind == "regret" else {"numbers": len(drawn) <= 5}
+    return sheet([(subpar_title(n_subpar), rows)], drawn, kind, **how)
 
 
-def overview(records: Records, kind: str, *, with_v: bool = False, study: str = "subpar") -> Figure:
-    """A panel for every |I_5ε|, from the largest to the smallest, as in the paper's appendix."""
-    rows, drawn = paper_rows(records, None, with_v=with_v, study=study)
+def overview(records: Records, kind: str, *, with_v: bool = False) -> Figure:
+    """A panel for every |I_5ε| of a study, from the largest to the smallest, as in the paper's appendix."""
+    rows, drawn = paper_rows(records, None, with_v=with_v)
     panels = [(subpar_title(v), rows.where(n_subpar=v)) for v in sorted(rows.distinct("n_subpar"), reverse=True)]
     return sheet(panels, drawn, kind)
 
 
-def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str = "subpar") -> Figure:
-    """The paper's Figure 1: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
-    parts = [paper_rows(records, v, study=study)[0] for v in n_subpar]
-    _, drawn = paper_rows(records, None, study=study)
+def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5)) -> Figure:
+    """The paper's Figure 1, of one study: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
+    parts = [paper_rows(records, v)[0] for v in n_subpar]
+    _, drawn = paper_rows(records, None)
     with matplotlib.rc_context(PRINT):
-        height = 0.4 + 2.2 * len(parts)
-        figure = canvas.new_figure(WIDTH, height)
+        figure = canvas.new_figure(WIDTH, 0.4 + 2.2 * len(parts))
         canvas.add_legend(figure, drawn, bars=True)
+        height = figure.get_size_inches()[1]
         for row, (v, rows) in enumerate(zip(n_subpar, parts, strict=True)):
             bottom = 0.55 + 2.2 * (len(parts) - 1 - row)
             for column, (draw, (left, width)) in enumerate(zip(DRAWS.values(), COLUMNS, strict=True)):
@@ -251,44 +213,20 @@ def subpar_title(n_subpar: int | None) -> str:
     return "" if n_subpar is None else describe({"n_subpar": n_subpar})
 
 
-def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
-    """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind".
+def study_sheet(records: Records, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
+    """Any one study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind".
 
     Of regret, `level=0.95` shows intervals of the means, in place of standard deviations.
     """
-    rows = records.where(study=study)
-    parts = settings(rows)[SHEET * page : SHEET * (page + 1)]
+    parts = settings(records)[SHEET * page : SHEET * (page + 1)]
     panels = [(describe(setting, between="\n"), part) for setting, part in parts]
-    return sheet(panels, looks(summary.written_order(rows)), kind, **how)
+    return sheet(panels, looks(summary.written_order(records)), kind, **how)
 
 
-def participation(records: Records, *, study: str = "participation") -> Figure:
-    """Cumulative regret when players take turns or join at random: a row for each |I_5ε|, a column for each schedule.
-
-    Where study "subpar" has the same problems with all players active, they come first.
-    """
-    rows = records.where(study=study)
-    panels = []
-    for v, part in summary.by_subpar(rows).items():
-        parts = [part.matching(schedule=schedule) for schedule in rows.distinct("schedule")]
-        if not any(schedule.startswith("Concurrent") for schedule in rows.distinct("schedule")):
-            means, everybody = set(part.rows("means")), records.matching(study="subpar", policy=part.distinct("policy"))
-            parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
-        panels += [
-            (f"{subpar_title(v)}\n{textwrap.fill(schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
-            for one in parts
-            if len(one)
-        ]
-    columns = len(panels) // len(summary.by_subpar(rows))
-    drawn = looks(rows.distinct("policy"))
-    return sheet(panels, drawn, "regret", columns=columns if columns <= 4 else 3, one_scale=True)
-
-
-def regret_by_players(records: Records, *, study: str = "players") -> Figure:
-    """Final regret against the number of players: in total, and for one player."""
-    rows = records.where(study=study)
-    drawn = looks(rows.distinct("policy"))
-    parts = summary.by_subpar(rows)
+def regret_by_players(records: Records) -> Figure:
+    """Final regret of a study against the number of players: in total, and for one player."""
+    drawn = looks(records.distinct("policy"))
+    parts = summary.by_subpar(records)
     with matplotlib.rc_context(PRINT):
         figure = canvas.new_figure(WIDTH, 0.4 + 2.7 * len(parts))
         for row, (v, part) in enumerate(parts.items()):

@@ -6,8 +6,8 @@ import gc
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
@@ -36,7 +36,7 @@ from posse.version import __version__
 TEMPLATES = Path(__file__).parent / "templates"
 LEVEL = 0.95  # of the intervals in figures
 CHUNK = 3  # figures that a process draws before it asks for more
-FEW = 9  # figures that one process has drawn before another one could begin, which takes a second
+FEW = 9  # figures that this process has drawn before others could begin, which takes a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,6 @@ SECTIONS = (*HEADINGS, "details")
 SHIPPED = {  # the studies with figures of their own, and which columns may vary in these
     "subpar": {"n_subpar"},
     "players": {"n_subpar", "players"},
-    "participation": {"n_subpar", "schedule"},
     "small-epsilon": {"n_subpar"},
 }
 
@@ -72,16 +71,13 @@ def catalogue(records: Records) -> list[ReportFigure]:
         elif kind == "players":
             entries.append(_entry("players", rows, partial(figures.regret_by_players, rows)))
             for v, part in by_subpar(rows).items() if len(rows.distinct("players")) > 1 else ():
-                draw = partial(theory_over, rows, "players", v, study=study)
-                entries.append(_entry("theory-players", part, draw, v))
+                entries.append(_entry("theory-players", part, partial(theory_over, rows, "players", v), v))
         else:
-            entries += _study_entries(
-                rows, study, partial(figures.participation, records) if kind == "participation" else None
-            )
+            entries += _study_entries(rows, study)
         if kind == "small-epsilon":
             several = any(setting for setting, _ in settings(rows))
             draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
-            entries.append(_entry("theory-small-epsilon", rows, partial(draw, study=study)))
+            entries.append(_entry("theory-small-epsilon", rows, draw))
     return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
 
 
@@ -146,8 +142,8 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
         yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
 
 
-def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[ReportFigure]:
-    """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details.
+def _study_entries(rows: Records, study: str) -> Iterator[ReportFigure]:
+    """The sheets of a study. A shipped study's pulls and kinds are details.
 
     Bands of regret are standard deviations in a shipped study, as in the paper, and intervals in a user's own.
     """
@@ -156,6 +152,8 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
     name_of_study = WORDS["studies"][study] if shipped else study
     pages = math.ceil(len(settings(rows)) / figures.SHEET)
     for kind in figures.DRAWS:
+        if kind == "regret by kind" and np.isnan(rows["regret_by_kind"]).all():
+            continue  # means change, and kinds with them
         how = {} if shipped or kind != "regret" else {"level": LEVEL}
         marks = WORDS["marks"]["intervals" if how else kind]
         section = "details" if shipped and kind != "regret" else "studies"
@@ -164,8 +162,7 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
-            draw = first or partial(figures.study_sheet, rows, study, kind, page=page, **how)
-            first = None
+            draw = partial(figures.study_sheet, rows, kind, page=page, **how)
             yield ReportFigure(name, section, title, caption, draw)
 
 
@@ -175,52 +172,37 @@ def drawing(
 ) -> Iterator[None]:
     """Draw the figures of a catalogue into a folder, each as PNG and SVG; they are there at the end of the block.
 
-    Other processes draw while the block runs, and afterwards this one with them. A script that asks for several needs
-    `if __name__ == "__main__"`.
+    Several processes draw while the block runs. A script that asks for them needs `if __name__ == "__main__"`.
     """
     report = reporter(progress) or (lambda fraction: None)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
-    files = imported_files()  # users' policies say how they look
+    save = partial(_save, folder=out)
     with ExitStack() as ends:
-        others: list[Future[None]] = []
+        drawn: Iterable[None] = map(save, entries)
         if processes > 1 and len(entries) > FEW:
-            pool = ProcessPoolExecutor(processes - 1, get_context("spawn"), initializer=_begin, initargs=(files,))
+            files = imported_files()  # users' policies say how they look
+            pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin, initargs=(files,))
             ends.callback(pool.shutdown, cancel_futures=True)
-            others = [pool.submit(_save, chunk, out) for chunk in chunks]
+            drawn = pool.map(save, entries, chunksize=CHUNK)
         yield
         report(0.0)
-        _begin()
-        ends.callback(gc.unfreeze)
-        # The others begin with the first chunk, this process with the last; it takes what nobody has begun.
-        own = 0
-        for chunk, other in itertools.zip_longest(reversed(chunks), reversed(others)):
-            for entry in chunk if other is None or other.cancel() else ():
-                _save([entry], out)
-                own += 1
-                done = sum(
-                    len(each) for each, by in zip(chunks, others, strict=False) if by.done() and not by.cancelled()
-                )
-                report((own + done) / len(entries))
-        for other in others:
-            if not other.cancelled():
-                other.result()
+        for number, _ in enumerate(drawn, 1):
+            report(number / len(entries))
         report(1.0)
 
 
-def _begin(files: Sequence[Path] = ()) -> None:
+def _begin(files: Sequence[Path]) -> None:
     """What a process does before it draws."""
     for file in files:
         import_file(file)
     gc.freeze()  # a figure is soon garbage, and the search for it need not go through everything else each time
 
 
-def _save(entries: Sequence[ReportFigure], folder: Path) -> None:
-    for entry in entries:
-        figure = entry.draw()
-        for ending in ("png", "svg"):
-            (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
+def _save(entry: ReportFigure, folder: Path) -> None:
+    figure = entry.draw()
+    for ending in ("png", "svg"):
+        (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
 
 
 def write_report(
@@ -274,7 +256,7 @@ def write_report(
         sections=sections,
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
-        decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
+        decisions=f"{decisions:,}",
         studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in studies],
         span=_span,
         looks=looks,

@@ -39,7 +39,7 @@ class RegretCell:
     """Final regret of one policy in one setting."""
 
     mean: float
-    deviation: float  # the standard deviation over problems
+    deviation: float  # the standard deviation over problems; NaN of a single one
     count: int  # how many problems (or replications, of a single problem)
     lowest: bool  # whether no other policy has a lower mean
     runs: np.ndarray  # the final regret of every run
@@ -55,17 +55,17 @@ class RegretCell:
     @property
     def shown(self) -> list[str]:
         """Mean and deviation, with enough decimals for three digits of the mean."""
-        return [f"{value:,.{self._decimals}f}" for value in (self.mean, self.deviation)]
+        return [self._text(self.mean), "–" if math.isnan(self.deviation) else self._text(self.deviation)]
 
     @property
     def single_runs(self) -> str:
         """The median and the worst of all runs, and lock-ins."""
-        shown = [f"{value:,.{self._decimals}f}" for value in (np.median(self.runs), self.runs.max())]
+        shown = [self._text(value) for value in (np.median(self.runs), self.runs.max())]
         return " / ".join([*shown, "–" if math.isnan(self.lock_ins) else f"{self.lock_ins:.3g}"])
 
-    @property
-    def _decimals(self) -> int:
-        return 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+    def _text(self, regret: float) -> str:
+        digits = 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+        return f"{regret:,.{digits}f}"
 
     @property
     def percent(self) -> str:
@@ -73,6 +73,8 @@ class RegretCell:
         if self.relative is None:
             return "–"
         value, low, high = (100 * each for each in (self.relative.mean, self.relative.low, self.relative.high))
+        if value == low == high == 0:
+            return "the same"
         if self.relative.units < summary.FEWEST:
             return f"{value:+.1f}".replace("-", "−")
         return with_ends(value, low, high, "+")
@@ -143,7 +145,7 @@ def regret_tables(records: Records, reference: str = "") -> list[RegretTable]:
                 paired = summary.paired_runs(first, runs) if label != references[-1] else []
                 cells[label] = RegretCell(
                     float(mean),
-                    float(deviation),
+                    float(deviation) if len(value) > 1 else math.nan,
                     len(value),
                     bool(mean <= least),
                     runs["final_regret"],
@@ -177,7 +179,7 @@ def regret_table(records: Records, reference: str = "") -> str:
     """Final regrets for the terminal, with a star at the lowest of each row, and differences to a reference."""
     parts = []
     for table in regret_tables(records, reference):
-        names = [shorten(describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
+        names = [shorten(describe(setting) or "all problems", 80) for setting, _, _ in table.rows]
         columns = [
             [shorten(label, 26) + " ", *(cells[label].starred if label in cells else "– " for *_, cells in table.rows)]
             for label in table.policies
@@ -242,8 +244,8 @@ def _final_columns(cell: RegretCell, rows: Records, reference: str) -> Iterator[
     """The cells under FINAL; an interval of a single unit is empty."""
     problems = len(set(rows.rows("problem", "seed")))
     yield from (problems, len(rows.distinct("replication")), cell.mean)
-    yield from ("problems" if problems > 1 else "replications", cell.deviation)
-    yield cell.deviation / math.sqrt(cell.count) if cell.count > 1 else ""
+    yield "problems" if problems > 1 else "replications"
+    yield from (cell.deviation, cell.deviation / math.sqrt(cell.count)) if cell.count > 1 else ("", "")
     yield from (float(np.median(cell.runs)), float(cell.runs.max()))
     yield from ("" if math.isnan(cell.lock_ins) else cell.lock_ins, int(cell.lowest))
     yield reference if cell.difference else ""
@@ -255,7 +257,7 @@ def _final_columns(cell: RegretCell, rows: Records, reference: str) -> Iterator[
 
 def _theory_rows(records: Records) -> Iterator[list[Any]]:
     bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
-    columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
+    columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "family", "problem")
     yield [*columns, "n_subpar_10", *bounds]
     for *key, means in dict.fromkeys(records.rows(*columns, "means")):
         row = dict(zip(columns, key, strict=True))

@@ -59,11 +59,9 @@ AXES = {
 }
 
 
-def theory_over(
-    records: Records, column: str, n_subpar: int | None = None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
-) -> Figure:
-    """Final regret beside the bounds' leading terms, over "n_subpar" or "players". Bounds are medians over problems."""
-    rows, drawn = paper_rows(records, n_subpar, study=study)
+def theory_over(records: Records, column: str, n_subpar: int | None = None, bounds: Bounds = PAPER_BOUNDS) -> Figure:
+    """A study's final regret beside the bounds' leading terms, medians over problems, over "n_subpar" or "players"."""
+    rows, drawn = paper_rows(records, n_subpar)
     points: list[Point] = []
     for value in sorted(rows.distinct(column)):
         part = rows.where(**{column: value})
@@ -72,11 +70,9 @@ def theory_over(
     return _theory(points, drawn, bounds, column, subpar_title(n_subpar))
 
 
-def theory_over_time(
-    records: Records, n_subpar: int | None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
-) -> Figure:
-    """Regret at checkpoints beside the bounds' leading terms for horizons of that length."""
-    rows, drawn = paper_rows(records, n_subpar, study=study)
+def theory_over_time(records: Records, n_subpar: int | None, bounds: Bounds = PAPER_BOUNDS) -> Figure:
+    """A study's regret at checkpoints beside the bounds' leading terms for horizons of that length."""
+    rows, drawn = paper_rows(records, n_subpar)
     rounds = checkpoint_rounds(rows)
     wanted = np.geomspace(max(rounds[0], rounds[-1] / 300), rounds[-1], 16)
     chosen = sorted({int(np.abs(np.log(rounds / want)).argmin()) for want in wanted})
@@ -95,9 +91,10 @@ def _theory(points: Sequence[Point], drawn: Mapping[str, Look], panels: Bounds, 
     xlabel, log, ticks = AXES[over]
     with matplotlib.rc_context(PRINT):
         below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
-        height = 2.9 + below
-        figure = new_figure(WIDTH, height)
-        top = 1 - add_legend(figure, drawn) - 0.3 / height
+        figure = new_figure(WIDTH, 2.9 + below)
+        legend = add_legend(figure, drawn)
+        height = figure.get_size_inches()[1]
+        top = 1 - legend - 0.3 / height
         figure.subplots_adjust(left=0.105, right=0.985, top=top, bottom=below / height, wspace=0.14)
         first: Axes | None = None
         for number, (kind, functions) in enumerate(panels.items()):

@@ -86,23 +86,23 @@ class HeldRuns:
         there = policies.get(json.dumps(fields))
         if there is None:
             return "this combination of settings is new"
-        if _identity(policy) in there:
+        if f"{described['schema']} {_identity(policy)}" in there:
             return "these problems or replications are new"
-        return (
-            "other code computed what is there" if _identity(policy, code=False) in there else "the policy is new here"
-        )
+        known = _identity(policy, code=False) in there
+        return "other code computed what is there" if known else "the policy is new here"
 
     @functools.cached_property
     def _known(self) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-        """The values of each field of a setting, and the policies, with and without their code, in each setting."""
+        """The values of each field of a setting, and the policies in each setting, with schema and code and without."""
         values: dict[str, set[str]] = {}
         policies: dict[str, set[str]] = {}
         for described in self.units:
             fields = dict(_fields(described))
             for name, value in fields.items():
                 values.setdefault(name, set()).add(value)
-            found = [_identity(policy, code=code) for policy in described["policies"] for code in (True, False)]
-            policies.setdefault(json.dumps(fields), set()).update(found)
+            found = policies.setdefault(json.dumps(fields), set())
+            for policy in described["policies"]:
+                found |= {f"{described['schema']} {_identity(policy)}", _identity(policy, code=False)}
         return values, policies
 
 
@@ -170,7 +170,8 @@ class Remaining:
         for path in self.in_the_way:
             self.notes[path] += f": set aside as {self.store.set_aside(path)}"
         for path, place in self.moves.items():
-            self.store.move(path, place)
+            place.parent.mkdir(exist_ok=True)
+            path.replace(place)
 
     def __str__(self) -> str:
         lines = [note if path in self.in_the_way else f"{note}: not used" for path, note in self.notes.items()]

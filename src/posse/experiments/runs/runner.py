@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from posse.checks import whole
-from posse.experiments.records import Records, from_result
+from posse.experiments.records import Records
 from posse.experiments.runs.remaining import Remaining, Task
 from posse.experiments.runs.store import ResultStore, file_content
 from posse.experiments.spec.study import Spec, Unit, unit_id
@@ -30,12 +30,12 @@ from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
 from posse.simulation.progress import Progress, reporter
+from posse.simulation.result import MEASURED
 from posse.version import __version__
 
 TOGETHER = 4e9  # player-rounds that a GPU simulates together: a few seconds, so that little is lost at an interrupt
 AHEAD = 10_000  # units that are submitted and not done: enough for any cluster, and little for a scheduler
 Finished = Generator[tuple[Unit, bytes], None, None]  # units with the content of their files
-MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # of a result, by policy and problem
 Batch = list[tuple[Unit, list[Problem]]]
 
 
@@ -200,7 +200,7 @@ def _run_pickled(files: list[Path], pickled: bytes) -> bytes:
 
 def _run_unit(unit: Unit) -> bytes:
     """Run a unit in another process; the content of its file. Its id, by the code that sent it, comes with it."""
-    if unit_id(unit.described()) != unit.id:
+    if unit_id(unit.describe()) != unit.id:
         raise RunError(f"{platform.node()} has posse {__version__} with other code; install the same everywhere")
     return file_content(unit, unit.run())
 
@@ -303,7 +303,7 @@ def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
             part = slice(start, start + len(problems))
             values = {name: getattr(result, name)[:, part] for name in MEASURED}
             mine = dataclasses.replace(result, problems=result.problems[part], **values)
-            yield unit, file_content(unit, from_result(mine, unit.study, unit.problems.numbers))
+            yield unit, file_content(unit, unit.records(mine))
             start = part.stop
 
 

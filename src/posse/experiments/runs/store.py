@@ -19,7 +19,8 @@ from typing import Any
 from arro3.core import Array, RecordBatch, RecordBatchReader, Table
 from arro3.io import read_parquet, write_parquet
 
-from posse.experiments.records import FIELDS, READABLE, SCHEMA, SCHEMA_VERSION, Records
+from posse.experiments.records import FIELDS, READABLE, SCHEMA, SCHEMA_VERSION, Records, with_later_columns
+from posse.experiments.settings import family_text
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
@@ -92,11 +93,6 @@ class ResultStore:
         """The files that are named like those of units, of this spec or another; in EARLIER, those moved there."""
         return sorted((self.folder / folder).glob("unit-*.parquet"))
 
-    def move(self, path: Path, place: Path) -> None:
-        """Move the file of a unit to its place, which is here or in EARLIER."""
-        place.parent.mkdir(exist_ok=True)
-        os.replace(path, place)
-
     def set_aside(self, path: Path) -> str:
         """Rename a file that is damaged or somebody else's, so that its place is free; its new name."""
         names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
@@ -157,32 +153,13 @@ class ResultStore:
 
 def file_content(unit: Unit, records: Records) -> bytes:
     """The bytes of a unit's file. With one version of posse and arro3-io, the same rows always give the same bytes."""
-    metadata = {
-        "posse_schema": str(SCHEMA_VERSION),
-        "posse_version": __version__,
-        "posse_unit": unit.described(),
-        "posse_digest": _BLANK.decode(),
-    }
+    told = {"schema": SCHEMA_VERSION, "version": __version__, "unit": unit.describe(), "digest": _BLANK.decode()}
+    # One entry, since arro3 writes several in a random order.
+    metadata = {"posse": json.dumps(told, sort_keys=True)}
     file = io.BytesIO()
     write_parquet(records, file, compression="zstd(1)", skip_arrow_metadata=True, key_value_metadata=metadata)
-    blank = _in_order(file.getvalue(), metadata)
+    blank = file.getvalue()
     return blank.replace(_BLANK, _digest(blank))
-
-
-def _in_order(content: bytes, metadata: dict[str, str]) -> bytes:
-    """A Parquet file with its metadata in this order. arro3 writes them in a random one.
-
-    Parquet stores an entry as a Thrift structure: a key and a value, each after a type and its length, and a zero.
-    """
-    pairs = ([text.encode() for text in item] for item in metadata.items())
-    entries = [b"".join(b"\x18" + _varint(len(text)) + text for text in pair) + b"\0" for pair in pairs]
-    start = min(map(content.rindex, entries))
-    return content[:start] + b"".join(entries) + content[start + sum(map(len, entries)) :]
-
-
-def _varint(number: int) -> bytes:
-    """A number as Thrift writes it: seven bits a byte, the lowest first, the top bit set in all but the last byte."""
-    return bytes([number]) if number < 128 else bytes([number % 128 + 128]) + _varint(number // 128)
 
 
 def assembled(unit: Unit, sources: Sources) -> bytes:
@@ -209,12 +186,11 @@ def _digest(blank: bytes) -> bytes:
 
 def read_batch(source: Path | bytes) -> RecordBatch:
     """The rows of a file, which is checked, or of a content that was just made."""
-    batch = RecordBatch.from_arrow(open_unit(source)[1] if isinstance(source, Path) else read_parquet(source))
-    names = batch.column_names
-    for field in FIELDS:
-        if field.name not in names:  # of an older version
-            batch = batch.append_column(field, Array([None] * batch.num_rows, field.type))
-    return batch if names == SCHEMA.names else batch.select(SCHEMA.names)
+    if not isinstance(source, Path):
+        return RecordBatch.from_arrow(read_parquet(source))
+    described, file = open_unit(source)
+    batch = with_later_columns(RecordBatch.from_arrow(file), family_text(described["problems"]))
+    return batch if batch.column_names == SCHEMA.names else batch.select(SCHEMA.names)
 
 
 def _joined(batches: Iterable[RecordBatch]) -> RecordBatch:
@@ -236,14 +212,18 @@ def open_unit(path: Path) -> tuple[dict[str, Any], RecordBatchReader]:
         raise StoreError(f"{path} is damaged (its digest does not fit its content)")
     file = read_parquet(content)
     metadata = file.schema.metadata_str
-    if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
+    if "posse" in metadata:
+        told = json.loads(metadata["posse"])
+    else:  # before schema version 3
+        told = {"schema": int(metadata.get("posse_schema", 0)), "unit": json.loads(metadata.get("posse_unit", "{}"))}
+    if told["schema"] not in READABLE:
         raise StoreError(
-            f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
-            f"{' and '.join(map(str, READABLE))}"
+            f"{path} has schema version {told['schema']}, but this posse ({__version__}) reads "
+            f"{', '.join(map(str, READABLE))}"
         )
-    if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
+    if path.name != f"unit-{unit_id(told['unit'])}.parquet":
         raise StoreError(f"{path} does not contain the unit that its name says")
-    return json.loads(metadata["posse_unit"]), file
+    return told["unit"], file
 
 
 def open_store(folder: str | Path) -> ResultStore:

@@ -28,7 +28,7 @@ from posse.problem import check_epsilon
 from posse.rewards import Bernoulli, Beta, Jackpot, OneNoisy, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential, Zipf
 from posse.simulation.feedback import AT_ONCE, Feedback
-from posse.simulation.simulate import MAX_PLAYER_ROUNDS
+from posse.simulation.work import MAX_PLAYER_ROUNDS
 
 MAX_UNITS = 100_000
 

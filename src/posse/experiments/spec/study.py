@@ -14,6 +14,7 @@ import numpy as np
 
 from posse import generate
 from posse.experiments.records import SCHEMA_VERSION, Records, from_result
+from posse.experiments.settings import family_text
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
@@ -22,7 +23,7 @@ from posse.simulation import Result, simulate
 from posse.simulation.engine import code_digest_of
 from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.progress import Progress
-from posse.simulation.simulate import MAX_PLAYER_ROUNDS
+from posse.simulation.work import MAX_PLAYER_ROUNDS, check_run
 
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
 RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms
@@ -127,8 +128,11 @@ class Unit:
 
     def run(self, threads: int = 1, progress: Progress = None) -> Records:
         """Simulate it: one row for each policy, problem and replication."""
-        result = self.simulate(self.problems.make(self.seed), threads=threads, progress=progress)
-        return from_result(result, self.study, self.problems.numbers)
+        return self.records(self.simulate(self.problems.make(self.seed), threads=threads, progress=progress))
+
+    def records(self, result: Result) -> Records:
+        """The rows of its result."""
+        return from_result(result, self.study, self.problems.numbers, family_text(self.problems.describe()))
 
     def simulate(self, problems: list[Problem], **how: Any) -> Result:
         """Simulate its policies in its setting on any problems; `how` holds further arguments of `simulate`."""
@@ -195,14 +199,10 @@ class Unit:
             "seed": str(self.seed),
         }
 
-    def described(self) -> str:
-        """The description as JSON."""
-        return json.dumps(self.describe(), sort_keys=True)
-
     @functools.cached_property
     def id(self) -> str:
         """A name made from the contents alone, wherever the unit stands in the spec."""
-        return unit_id(self.described())
+        return unit_id(self.describe())
 
     def __str__(self) -> str:
         first, *others = self.problems.numbers
@@ -264,7 +264,7 @@ class Study:
             for alike, own in problems.alike():
                 policies = tuple(choice.make(own) for choice in self.policies)
                 horizon = _horizon(schedule, length, alike.players) if by_turns else length
-                _check_run(schedule, horizon, alike.players)
+                check_run(schedule, horizon, alike.players)
                 variants: list[tuple[dict[str, Any], tuple[Policy, ...]]] = [({}, policies)]
                 variants += [({field: True}, (PosseTS(label=label),)) for field, label in self.variants.items()]
                 for variant, tried in variants:
@@ -310,20 +310,10 @@ def _horizon(schedule: Schedule, turns: int, players: int) -> int:
     return math.ceil(rounds)
 
 
-def _check_run(schedule: Schedule, horizon: int, players: int) -> None:
-    if isinstance(schedule, Random) and isinstance(schedule.probability, tuple):
-        given = len(schedule.probability)
-        if given != players:
-            raise ValueError(f"schedule={schedule} has {given} probabilities, but the problem has {players} players")
-    if horizon * players > MAX_PLAYER_ROUNDS:
-        raise ValueError(
-            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
-        )
-
-
-def unit_id(description: str) -> str:
-    """The id of a unit with this description, which is JSON."""
-    return hashlib.blake2b(description.encode(), digest_size=12, person=b"posse unit").hexdigest()
+def unit_id(described: dict[str, Any]) -> str:
+    """The id of a unit with this description."""
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=12, person=b"posse unit").hexdigest()
 
 
 def active_players(schedule: Schedule, players: int) -> float:
