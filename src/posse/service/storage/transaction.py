@@ -106,7 +106,8 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
     for live in list(store.live.values())[:-BUSY]:
         live.recent.clear()
     if transaction.erased:
-        database.forget(store.engine)
+        store.forget_at = 0.0
+    store.forget()
     for alarm in transaction.alarms:
         LOGGER.warning(alarm)
     return result
