@@ -105,6 +105,25 @@ def test_an_exported_log_comes_back_the_same(backend, tmp_path):
             import_log(store, "teas", tmp_path / "a.parquet")
 
 
+@pytest.mark.parametrize("column, place, value", [("decided_at", 3, 1e9), ("observed_at", 3, 1.0), ("round", 4, 0)])
+def test_a_log_in_which_time_goes_back_is_refused(tmp_path, column, place, value):
+    """`posse db verify` would call it damaged, and nothing could be rebuilt from it."""
+    with stores("sqlite", tmp_path) as (store,):
+        new(store)
+        for _ in range(5):
+            answered(store)
+        export_log(store, "teas", tmp_path / "log.parquet")
+        log = pyarrow.parquet.read_table(tmp_path / "log.parquet")
+        values = log[column].to_pylist()
+        values[place] = value
+        field = log.schema.get_field_index(column)
+        edited = log.set_column(field, log.schema.field(field), pyarrow.array(values, log.schema.field(field).type))
+        pyarrow.parquet.write_table(edited, tmp_path / "edited.parquet")
+        with pytest.raises(ValueError, match="before it at|made later"):
+            import_log(store, "edited", tmp_path / "edited.parquet")
+        assert [each.name for each in store.read(queries.experiments)] == ["teas"]
+
+
 def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
     with stores("sqlite", tmp_path) as (store,):
         (tmp_path / "text.parquet").write_text("no")
