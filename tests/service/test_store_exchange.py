@@ -105,7 +105,9 @@ def test_an_exported_log_comes_back_the_same(backend, tmp_path):
             import_log(store, "teas", tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("column, place, value", [("decided_at", 3, 1e9), ("observed_at", 3, 1.0), ("round", 4, 0)])
+@pytest.mark.parametrize(
+    ("column", "place", "value"), [("decided_at", 3, 1e9), ("observed_at", 3, 1.0), ("round", 4, 0)]
+)
 def test_a_log_in_which_time_goes_back_is_refused(tmp_path, column, place, value):
     """`posse db verify` would call it damaged, and nothing could be rebuilt from it."""
     with stores("sqlite", tmp_path) as (store,):
@@ -119,7 +121,7 @@ def test_a_log_in_which_time_goes_back_is_refused(tmp_path, column, place, value
         field = log.schema.get_field_index(column)
         edited = log.set_column(field, log.schema.field(field), pyarrow.array(values, log.schema.field(field).type))
         pyarrow.parquet.write_table(edited, tmp_path / "edited.parquet")
-        with pytest.raises(ValueError, match="before it at|made later"):
+        with pytest.raises(ValueError, match=r"before it at|made later"):
             import_log(store, "edited", tmp_path / "edited.parquet")
         assert [each.name for each in store.read(queries.experiments)] == ["teas"]
 
@@ -181,9 +183,10 @@ class TestSchema:
         assert {one.name for one in store.read(queries.experiments)} >= {"teas", "beers"}
         found = {(one.experiment, one.what.split(",")[0]) for one in verify(store)}
         for one in store.read(queries.experiments):
-            if one.setup.policy.refresh is Refresh.SCHEDULE:  # its summary was kept in another form then
-                found.remove((one.name, "content is None"))
-                with pytest.raises(Damaged, match="`posse db rebuild` makes it anew"):
+            first = path.stem.startswith("schema-1")  # which kept numbers in another form, as it kept summaries
+            if first or one.setup.policy.refresh is Refresh.SCHEDULE:
+                found = {finding for finding in found if finding[0] != one.name}
+                with pytest.raises(Damaged, match="`posse db rebuild` makes (it|them) anew"):
                     answered(store, one.name, "south")
             else:  # all others go on
                 answered(store, one.name, "south")
