@@ -127,26 +127,3 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "FlagsAnswer": [{"flags": [_flag]}],
 }
 """By the name of the schema."""
-
-PROBLEMS: dict[str, str] = {
-    "no-token": "Send a token as `Authorization: Bearer …`; `posse token create --scope decide` makes one.",
-    "bad-token": "The token is unknown, expired or revoked; `posse token create --scope decide` makes one.",
-    "forbidden": "This needs the scope admin; `posse token create --scope admin` makes such a token.",
-    "no-targeting-key": "body.context.targetingKey: missing. Nothing was changed; correct it and send it again.",
-    "wrong-context": "no player 'Metz'. Nothing was changed.",
-    "too-many-requests": "10,000 requests wait already. Try again in a second, with the same idempotency key.",
-    "unknown-experiment": "no experiment 'offer'. GET /v1/experiments lists those there are.",
-    "experiment-exists": "experiment 'offers' exists. Take another name, or use the one there is.",
-    "conflicting-key": "the idempotency key 'visit-4711' came before with another request. Use a new key.",
-    "conflicting-reward": f"decision {ID} already has the reward 1; 0 is refused. Nothing was changed.",
-    "unknown-decision": "decision 99-00000000 was not made in experiment 'offers'. Nothing was changed.",
-    "paused": "experiment 'offers' is paused. PATCH the experiment with status \"running\" to go on.",
-    "finished": "experiment 'offers' is finished. PATCH it with status \"finished\" and ship, an arm.",
-    "archived": "experiment 'offers' is archived. PATCH the experiment with status \"finished\" to restore it.",
-    "refused": "player 'Lille' has retired. Nothing was changed.",
-    "invalid": "body.arms: missing. Nothing was changed; correct it and send it again.",
-    "overloaded": "10,000 requests wait already. Try again in a second, with the same idempotency key.",
-    "unavailable": "the disk is full. Try again in a second, with the same idempotency key or the same reward.",
-    "timeout": "It may have happened or not. Repeat it with the same idempotency key, or the same reward.",
-}
-"""Details, by the kind of problem; others say their title."""
