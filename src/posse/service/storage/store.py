@@ -53,7 +53,7 @@ class ServiceStore:
         self.engine.dispose()
 
     def forget(self) -> None:
-        """If it is time, remove what was erased from SQLite's write-ahead file; while somebody reads it, again later."""
+        """If it is time, remove what was erased from SQLite's write-ahead file; again later if somebody reads it."""
         if time.monotonic() >= self.forget_at:
             self.forget_at = math.inf if database.forget(self.engine) else time.monotonic() + FORGET_SECONDS
 
