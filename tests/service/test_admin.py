@@ -230,7 +230,7 @@ def test_a_log_that_is_damaged_is_not_made_anew_and_the_others_are_served(tmp_pa
         answers = [client.post(f"{path}/decisions", json={"player": "Lyon"}) for path in paths[:2]]
     assert [answer.status_code for answer in answers] == [500, 200]
     assert problem_of(answers[0], 500) == "damaged"
-    assert "1 bytes of numbers" in caplog.text
+    assert "as another version of posse made it" in caplog.text
     assert "could not be made anew: the log of 'offers" in caplog.text
 
 
