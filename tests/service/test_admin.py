@@ -280,6 +280,14 @@ def test_what_to_type_names_the_database_unless_the_environment_does(monkeypatch
     assert command("db init", parse("sqlite:///posse.db")) == "posse db init --database sqlite:///posse.db"
 
 
+@pytest.mark.parametrize("name", ["we?ird.db", "posse.db?mode=ro", "file:posse.db?uri=true&mode=rwc"])
+def test_an_address_that_is_more_than_a_file_is_refused(name):
+    """It would lead to another file, which others may read, or whose loss nobody notices."""
+    with pytest.raises(ValueError, match="%3F"):
+        parse(f"sqlite:///{name}")
+    assert parse("sqlite:///we%3Fird.db").database == "we?ird.db"
+
+
 def test_nothing_is_said_of_default_rewards_while_the_database_is_away(tmp_path, monkeypatch, caplog):
     looked = threading.Event()
 
