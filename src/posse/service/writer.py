@@ -97,13 +97,14 @@ class Writer:
 
     def _next_group(self, expected: int, gather: float) -> list[Submission]:
         """The commands for the next transaction, at least one; none once the writer is closed."""
-        with self._changed:
-            while not self._wait_for(1, None if math.isinf(self._store.forget_at) else FORGET_SECONDS):
-                self._store.forget()
-            if gather:
-                self._wait_for(min(expected, self._group), gather)
-            group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
-        return group
+        while True:
+            with self._changed:
+                if self._wait_for(1, None if math.isinf(self._store.forget_at) else FORGET_SECONDS):
+                    if gather:
+                        self._wait_for(min(expected, self._group), gather)
+                    group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
+                    return group
+            self._store.forget()
 
     def _wait_for(self, wanted: int, seconds: float | None) -> bool:
         self._wanted = wanted

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -30,16 +29,12 @@ async def _tokens(request: Request) -> Response:
 
 
 async def _tokens_page(request: Request, form: dict[str, Any], status: int = 200, secret: str = "") -> Response:
-    found = await request.app.state.read_pool.query(_read_tokens)
+    found = (await request.app.state.read_pool.query(auth.all_tokens))[::-1]
     cookie = request.cookies.get(auth.COOKIE, "")
     more = {"form": form, "secret": secret, "own": auth.token_number(cookie)}
     now = float(request.app.state.store.clock())
     lists = {"tokens": found[:SHOWN], "hidden": len(found[SHOWN:]), "scopes": SCOPES, "lives": LIVES}
     return shown(request, "manage/tokens.html", status, **lists, **more, now=now)
-
-
-def _read_tokens(connection: Connection) -> list[Any]:
-    return auth.all_tokens(connection)[::-1]
 
 
 @router.page("/tokens", CREATE, "POST")
@@ -69,7 +64,7 @@ async def _make_token(request: Request) -> Response:
 @router.page("/tokens/{number}/ask", CREATE)
 async def _ask(request: Request) -> Response:
     number = request.path_params["number"]
-    for token in await request.app.state.read_pool.query(_read_tokens):
+    for token in await request.app.state.read_pool.query(auth.all_tokens):
         if str(token.id) == number:
             own = auth.token_number(request.cookies.get(auth.COOKIE, "")) == token.id
             return shown(request, "manage/ask_token.html", token=token, own=own)
