@@ -18,7 +18,8 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MOST_NAMED = 100  # experiments that have their own label
 OTHERS = "others"  # the label of all further ones, and of one that is called so
-ROOM = 2 << 20  # bytes of each file of counts, more than all routes with all statuses take
+ROOM = {"counter": 1 << 18, "gauge_sum": 1 << 12, "histogram": 1 << 19}
+"""Bytes of each file of counts; all routes take less than half of it."""
 LATELY = 3600.0  # seconds for which the verdict of a diagnosis is shown
 
 
@@ -29,10 +30,10 @@ def share(folder: str, worker: int) -> None:
     room on the disk now: the system kills a process that counts where a full disk has no room.
     """
     os.environ[FOLDER] = folder
-    for kind in ("counter", "gauge_sum", "histogram"):
+    for kind, size in ROOM.items():
         path = Path(folder, f"{kind}_{worker}.db")
         if not path.exists():
-            path.write_bytes(bytes(ROOM))
+            path.write_bytes(bytes(size))
     values.ValueClass = values.MultiProcessValue(lambda: worker)
 
 
