@@ -111,7 +111,7 @@ def test_a_full_disk_under_postgresql_is_waited_out(tmp_path, small_disk):
 @needs_service
 def test_a_full_folder_for_temporary_files_stops_nobody(tmp_path, small_disk, monkeypatch):
     """The counts of all workers are there; a worker that could not write them would be killed, again and again."""
-    place, remount = small_disk
+    place, _ = small_disk
     monkeypatch.setenv("TMPDIR", str(place))
     with fleet(f"sqlite:///{tmp_path}/posse.db", tmp_path, workers=1) as service:
         workers = service.workers()

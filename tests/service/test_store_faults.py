@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import types
 from pathlib import Path
@@ -330,3 +332,17 @@ def test_a_commit_without_an_answer_counts_only_if_every_last_row_is_there(tmp_p
     written = types.SimpleNamespace(changed=lambda: list(there))
     with stores("sqlite", tmp_path) as (store,):
         assert transaction._was_committed(store, written) is committed
+
+
+def test_a_command_that_erases_waits_a_while_for_whoever_reads(store, caplog):
+    with database.reading(store.engine) as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM players").all()
+        erases = threading.Thread(target=commit, args=(store, Erase("teas", "south")))
+        erases.start()
+        time.sleep(0.2)
+        with contextlib.closing(ServiceStore(str(store.engine.url))) as service:
+            commit(service, Choose("teas", ["north"]))
+        assert erases.is_alive()
+    erases.join()
+    assert b"south" not in Path(f"{store.engine.url.database}-wal").read_bytes()
+    assert caplog.text.count("an erased name may be in") == 1

@@ -16,6 +16,7 @@ from posse.service.storage import database, errors
 from posse.service.storage.live_experiment import LiveExperiment
 
 FORGET_SECONDS = 0.5  # until something is tried again that a reader hindered
+NOW = 0.0  # a time that has come
 READ_THREADS = 4
 MOST_READS_WAITING = 200
 
@@ -54,8 +55,13 @@ class ServiceStore:
 
     def forget(self) -> None:
         """If it is time, remove what was erased from SQLite's write-ahead file; again later if somebody reads it."""
-        if time.monotonic() >= self.forget_at:
-            self.forget_at = math.inf if database.forget(self.engine) else time.monotonic() + FORGET_SECONDS
+        if time.monotonic() < self.forget_at:
+            return
+        hindrance, first = database.forget(self.engine), self.forget_at == NOW
+        self.forget_at = math.inf if hindrance is None else time.monotonic() + FORGET_SECONDS
+        if hindrance is not None and first:
+            file, until = self.engine.url.database, "until that is over, at the latest until the service stops"
+            database.LOGGER.warning("an erased name may be in %s-wal %s: %s", file, until, hindrance)
 
     def read(self, query: Callable[Concatenate[Connection, P], Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """What a query returns, asked of one moment of the database; those of `queries`, for example."""
