@@ -59,7 +59,7 @@ class Command(Protocol):
 def commit(store: ServiceStore, command: Command) -> Any:
     """Apply one command in a transaction of its own; an error undoes all of it."""
     result, until = _commit(store, command.apply), time.monotonic() + LONGEST
-    while math.isfinite(store.forget_at) and time.monotonic() < until:  # nobody may be there to do it later
+    while store.forget_at < math.inf and time.monotonic() < until:  # nobody may be there to do it later
         time.sleep(PAUSE)
         store.forget()
     return result
@@ -111,7 +111,8 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
         live.recent.clear()
     if transaction.erased:
         store.forget_at = NOW
-    store.forget()
+    if store.forget_at < math.inf:
+        store.forget()
     for alarm in transaction.alarms:
         LOGGER.warning(alarm)
     return result
