@@ -230,7 +230,7 @@ def test_a_log_that_is_damaged_is_not_made_anew_and_the_others_are_served(tmp_pa
         answers = [client.post(f"{path}/decisions", json={"player": "Lyon"}) for path in paths[:2]]
     assert [answer.status_code for answer in answers] == [500, 200]
     assert problem_of(answers[0], 500) == "damaged"
-    assert "1 bytes of numbers" in caplog.text
+    assert "as another version of posse made it" in caplog.text
     assert "could not be made anew: the log of 'offers" in caplog.text
 
 
@@ -278,6 +278,14 @@ def test_what_to_type_names_the_database_unless_the_environment_does(monkeypatch
     monkeypatch.setenv("POSSE_DATABASE", "postgresql://somebody:hush@here/shop")
     assert command("db init", address) == "posse db init"
     assert command("db init", parse("sqlite:///posse.db")) == "posse db init --database sqlite:///posse.db"
+
+
+@pytest.mark.parametrize("name", ["we?ird.db", "posse.db?mode=ro", "file:posse.db?uri=true&mode=rwc"])
+def test_an_address_that_is_more_than_a_file_is_refused(name):
+    """It would lead to another file, which others may read, or whose loss nobody notices."""
+    with pytest.raises(ValueError, match="%3F"):
+        parse(f"sqlite:///{name}")
+    assert parse("sqlite:///we%3Fird.db").database == "we?ird.db"
 
 
 def test_nothing_is_said_of_default_rewards_while_the_database_is_away(tmp_path, monkeypatch, caplog):

@@ -109,6 +109,23 @@ def test_a_full_disk_under_postgresql_is_waited_out(tmp_path, small_disk):
 
 
 @needs_service
+def test_a_full_folder_for_temporary_files_stops_nobody(tmp_path, small_disk, monkeypatch):
+    """The counts of all workers are there; a worker that could not write them would be killed, again and again."""
+    place, _ = small_disk
+    monkeypatch.setenv("TMPDIR", str(place))
+    with fleet(f"sqlite:///{tmp_path}/posse.db", tmp_path, workers=1) as service:
+        workers = service.workers()
+        with contextlib.suppress(OSError), (place / "full").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
+        with httpx.Client(base_url=service.url) as client:
+            for path in client.get("/openapi.json").json()["paths"]:  # more counts than fit into one page of memory
+                for method in ("GET", "POST", "PATCH", "DELETE"):
+                    assert client.request(method, path).status_code < 503
+        assert service.workers() == workers
+
+
+@needs_service
 def test_a_read_only_disk_is_refused_at_the_start_and_not_changed(small_disk):
     place, remount = small_disk
     path = place / "posse.db"

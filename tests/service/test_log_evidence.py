@@ -12,8 +12,9 @@ from posse.insight.conclusion.evidence import ConclusionEvidence
 from posse.insight.logs import read_log
 from posse.insight.watching.evidence import DecisionBlock, WatchEvidence
 from posse.service.commands import Change, Choose, Create, Observe, Record, TakeDefaults
-from posse.service.dashboard import log_evidence
-from posse.service.dashboard.log_evidence import LogEvidence
+from posse.service.dashboard import log_evidence, snapshots
+from posse.service.dashboard.analysis_process import arguments
+from posse.service.dashboard.log_evidence import LogEvidence, conclude_from
 from posse.service.dashboard.snapshots import Snapshots
 from posse.service.storage import database, queries
 from posse.service.storage.complete_counts import complete_counts
@@ -157,3 +158,17 @@ def test_a_snapshot_says_how_far_into_the_log_it_goes(store, monkeypatch):
     assert [said in each.watch.notes for each in seen] == [True, *[False] * (len(seen) - 1)]
     assert [each.watch.decisions for each in seen[:3]] == [40, 80, 90]
     assert snapshots.of("drinks") is seen[-1]
+
+
+@pytest.mark.parametrize("default", [None, 0.0])
+def test_an_arm_that_came_without_a_decision_since_stops_no_conclusion(store, default, monkeypatch):
+    monkeypatch.setattr(snapshots, "LONGEST", 0.0)  # each look is a new one
+    patience = None if default is None else 9.0
+    commit(store, Create("drinks", posse.PosseTS(), ARMS, SHOPS, default_reward=default, patience=patience))
+    made = commit(store, Choose("drinks", SHOPS))
+    commit(store, Observe("drinks", [(each.id, 1.0) for each in made]))
+    kept = Snapshots(store)
+    kept.of("drinks")
+    commit(store, Change("drinks", add_arms=["water"]))
+    found = conclude_from(*arguments("conclusion", kept.of("drinks")))
+    assert [arm.name for arm in found.arms] == [*ARMS, "water"]

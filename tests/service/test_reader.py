@@ -20,6 +20,7 @@ import posse
 from posse.service.auth import COOKIE, CreateToken
 from posse.service.commands import Change, Choose, Create, Erase, Observe
 from posse.service.dashboard.snapshots import Snapshots
+from posse.service.logs import request_id
 from posse.service.problems import HttpProblem
 from posse.service.process.supervisor import background, bind_reader
 from posse.service.reader import MOST_UNDER_WAY, ReaderClient
@@ -115,13 +116,14 @@ OK = b"HTTP/1.1 200 OK\r\nDate: now\r\nContent-Type: text/x\r\ncontent-length: 5
 
 def test_a_request_is_passed_on_without_what_belongs_to_its_connection(tmp_path):
     async def ask():
+        request_id.set("r7")
         async with answering(tmp_path / "r", OK + b"hello") as questions:
             client = ReaderClient(str(tmp_path / "r"), 5.0)
-            headers = {"host": "h", "content-length": "7", "transfer-encoding": "chunked", "cookie": "c"}
+            headers = {"host": "h", "content-length": "7", "transfer-encoding": "chunked", "x-request-id": "posse_1_x"}
             return questions, await client.answer(asking(**headers)), await client.answer(asking("HEAD"))
 
     questions, answer, _ = asyncio.run(ask())
-    assert questions[0] == b"GET /x?a=1 HTTP/1.1\r\nconnection: close\r\nhost: h\r\ncookie: c\r\n\r\n"
+    assert questions[0] == b"GET /x?a=1 HTTP/1.1\r\nconnection: close\r\nhost: h\r\nx-request-id: r7\r\n\r\n"
     assert (answer.status_code, answer.body) == (200, b"hello")
     assert answer.raw_headers == [(b"content-type", b"text/x"), (b"content-length", b"5")]
 
@@ -398,3 +400,16 @@ def test_health_may_be_asked_for_its_head_only(client, path):
     head, whole = client.head(path), client.get(path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == whole.headers["content-length"]
+
+
+def test_an_answer_of_the_reader_has_one_id_which_its_log_has_too(tmp_path):
+    with fleet(f"sqlite:///{tmp_path}/posse.db", tmp_path, 1) as running, httpx.Client(base_url=running.url) as client:
+        for path in ("/", "/metrics", "/v1/experiments/none"):
+            assert client.get(path, headers={"X-Request-Id": "r7"}).headers.get_list("x-request-id") == ["r7"]
+            (made,) = client.get(path).headers.get_list("x-request-id")
+            assert made
+        (tmp_path / "posse.db").rename(tmp_path / "moved.db")
+        gone = client.get("/v1/experiments")
+        (tmp_path / "moved.db").rename(tmp_path / "posse.db")
+    assert gone.status_code == 503
+    assert f"[{gone.headers['x-request-id']}]" in running.log.read_text()

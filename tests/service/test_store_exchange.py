@@ -105,6 +105,27 @@ def test_an_exported_log_comes_back_the_same(backend, tmp_path):
             import_log(store, "teas", tmp_path / "a.parquet")
 
 
+@pytest.mark.parametrize(
+    ("column", "place", "value"), [("decided_at", 3, 1e9), ("observed_at", 3, 1.0), ("round", 4, 0)]
+)
+def test_a_log_in_which_time_goes_back_is_refused(tmp_path, column, place, value):
+    """`posse db verify` would call it damaged, and nothing could be rebuilt from it."""
+    with stores("sqlite", tmp_path) as (store,):
+        new(store)
+        for _ in range(5):
+            answered(store)
+        export_log(store, "teas", tmp_path / "log.parquet")
+        log = pyarrow.parquet.read_table(tmp_path / "log.parquet")
+        values = log[column].to_pylist()
+        values[place] = value
+        field = log.schema.get_field_index(column)
+        edited = log.set_column(field, log.schema.field(field), pyarrow.array(values, log.schema.field(field).type))
+        pyarrow.parquet.write_table(edited, tmp_path / "edited.parquet")
+        with pytest.raises(ValueError, match=r"before it at|made later"):
+            import_log(store, "edited", tmp_path / "edited.parquet")
+        assert [each.name for each in store.read(queries.experiments)] == ["teas"]
+
+
 def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
     with stores("sqlite", tmp_path) as (store,):
         (tmp_path / "text.parquet").write_text("no")
@@ -162,8 +183,9 @@ class TestSchema:
         assert {one.name for one in store.read(queries.experiments)} >= {"teas", "beers"}
         found = {(one.experiment, one.what.split(",")[0]) for one in verify(store)}
         for one in store.read(queries.experiments):
-            if one.setup.policy.refresh is Refresh.SCHEDULE:  # its summary was kept in another form then
-                found.remove((one.name, "content is None"))
+            first = path.stem.startswith("schema-1")  # which kept numbers in another form, as it kept summaries
+            if first or one.setup.policy.refresh is Refresh.SCHEDULE:
+                found = {finding for finding in found if finding[0] != one.name}
                 with pytest.raises(Damaged, match="`posse db rebuild` makes it anew"):
                     answered(store, one.name, "south")
             else:  # all others go on

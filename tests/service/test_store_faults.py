@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 import types
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,6 +24,7 @@ from posse.service.storage import database, queries, transaction
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
+from posse.service.writer import Writer
 from stores import SHOPS, Call, Clock, answered, new, stores
 
 
@@ -129,15 +135,22 @@ def test_a_commit_that_fails_leaves_no_trace_in_the_file_nor_in_memory(store):
     assert verify(store) == []
 
 
-def test_an_erasure_that_leaves_a_copy_behind_is_done_and_says_so(store, monkeypatch, caplog):
-    monkeypatch.setattr(database, "PATIENCE", 0)
-    store.engine.dispose()
+def test_an_erasure_while_somebody_reads_stops_nobody_and_removes_the_copy_afterwards(store, caplog):
+    """A long read, as of `posse db verify`, keeps what was there before in SQLite's write-ahead file."""
+    written = Path(f"{store.engine.url.database}-wal")
+    writer = Writer(store)
     with database.reading(store.engine) as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM players").scalar() == 3
-        other = ServiceStore(str(store.engine.url))
-        commit(other, Erase("teas", "south"))
-        other.close()
-    assert "posse.db-wal until the service stops: somebody is still reading it" in caplog.text
+        began = time.monotonic()
+        asyncio.run(writer.apply(Erase("teas", "south")))
+        asyncio.run(writer.apply(Choose("teas", ["north"])))
+        assert time.monotonic() - began < database.PATIENCE / 2
+        assert "posse.db-wal until that is over" in caplog.text
+        assert b"south" in written.read_bytes()
+    while b"south" in written.read_bytes():  # without any other request
+        assert time.monotonic() - began < 20
+        time.sleep(0.05)
+    writer.close()
     assert store.read(queries.experiment, "teas").players[1][0].startswith("erased-")
 
 
@@ -319,3 +332,17 @@ def test_a_commit_without_an_answer_counts_only_if_every_last_row_is_there(tmp_p
     written = types.SimpleNamespace(changed=lambda: list(there))
     with stores("sqlite", tmp_path) as (store,):
         assert transaction._was_committed(store, written) is committed
+
+
+def test_a_command_that_erases_waits_a_while_for_whoever_reads(store, caplog):
+    with database.reading(store.engine) as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM players").all()
+        erases = threading.Thread(target=commit, args=(store, Erase("teas", "south")))
+        erases.start()
+        time.sleep(0.2)
+        with contextlib.closing(ServiceStore(str(store.engine.url))) as service:
+            commit(service, Choose("teas", ["north"]))
+        assert erases.is_alive()
+    erases.join()
+    assert b"south" not in Path(f"{store.engine.url.database}-wal").read_bytes()
+    assert caplog.text.count("an erased name may be in") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from typing import get_args
 
 import pytest
 
@@ -18,7 +19,7 @@ from posse.service.storage.errors import (
     Finished,
     Refused,
 )
-from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, MOVES, STATUSES
+from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, MOVES, Status
 from posse.service.storage.transaction import commit
 from stores import SHOPS, again, answered, counts, go, new
 
@@ -41,7 +42,7 @@ def store(pair):
 
 
 def test_every_way_from_one_status_to_another_is_open_or_refused(store):
-    for before, after in itertools.product(STATUSES, STATUSES):
+    for before, after in itertools.product(get_args(Status), repeat=2):
         new(store, name=(name := f"{before} to {after}"))
         for status in WAYS[before]:
             go(store, status, name=name)
@@ -137,7 +138,7 @@ def test_a_description_is_text_in_lines(pair):
     links = other.read(queries.find, "teas")["links"]
     commit(other, Change("teas", description=text))
     assert other.read(queries.find, "teas")["links"] == links  # nothing changed
-    for wrong in (5, "x" * (LONGEST_DESCRIPTION + 1), "nul\0", "\x1b[31m"):
+    for wrong in ("x" * (LONGEST_DESCRIPTION + 1), "nul\0", "\x1b[31m"):
         with pytest.raises((ValueError, TypeError), match="description="):
             commit(other, Change("teas", join=["west"], description=wrong))
     assert other.read(queries.experiment, "teas").description == text
@@ -225,12 +226,10 @@ def test_what_cannot_be_shipped_is_refused_and_changes_nothing(store):
         ({"ship_for": {"north": "tea"}}, "expected ship too"),
         ({"ship": "tea", "ship_for": {"nobody": "tea"}}, "no player 'nobody'"),
         ({"ship": "tea", "ship_for": {"north": "beer"}}, "no arm 'beer'"),
-        ({"ship": "tea", "ship_for": ["north"]}, "ship_for="),
         ({"ship": "tea", "retire_arms": ["tea"]}, "ship='tea', but retire_arms has it too"),
         ({"ship": "tea", "ship_for": {"north": "cocoa"}, "retire_arms": ["cocoa"]}, "ship='cocoa', but"),
         ({"ship": "tea", "status": None}, "expected 'finished' together with ship"),
         ({"ship": "tea", "status": "paused"}, "expected 'finished' together with ship"),
-        ({"status": "over"}, "status='over', but expected running"),
     ):
         with pytest.raises((ValueError, TypeError), match=said):
             commit(store, Change("teas", **{"status": "finished", "join": ["west"], **wrong}))

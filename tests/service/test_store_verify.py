@@ -234,7 +234,9 @@ def test_random_damage_to_the_file_is_refused_or_found_or_harmless(path):
 def test_rebuild_mends_a_summary(path, content):
     tamper(path, f"UPDATE summaries SET content = {content}")
     store = ServiceStore(f"sqlite:///{path}", clock=Clock(2000))
-    with pytest.raises(Damaged, match="the summary of PosseTS in experiment 1 is missing, or as another version"):
+    with pytest.raises(
+        Damaged, match="what PosseTS keeps in experiment 1 beside its log is missing, or as another version"
+    ):
         commit(store, Choose("teas", ["south"]))
     assert [finding.experiment for finding in verify(store)] == ["teas"]
     rebuild(store, "teas")

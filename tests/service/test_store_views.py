@@ -52,7 +52,7 @@ def test_players_are_found_and_the_audit_trail_is_read_backwards(opened):
     ):
         assert [name for name, _, _ in other.read(queries.players, "teas", len(SHOPS), 10, search)] == found
     rows = other.read(audit.entries)
-    assert other.read(audit.latest, 10**15, 10) == rows[::-1]
-    assert other.read(audit.latest, rows[-1].id, 1, "teas") == [rows[-2]]
-    assert other.read(audit.latest, 10**15, 10, "coffees") == []
+    assert other.read(audit.entries, 0, 10, before=10**15) == rows[::-1]
+    assert other.read(audit.entries, 0, 1, "teas", before=rows[-1].id) == [rows[-2]]
+    assert other.read(audit.entries, 0, 10, "coffees", before=10**15) == []
     assert other.read(audit.entries, 10**15) == []

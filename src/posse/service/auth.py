@@ -79,12 +79,9 @@ class CreateToken(NamedTuple):
         request = transaction.ask_outside(self.key, "create token", as_json(self._replace(key=None, by="")._asdict()))
         if request.before is not None:
             raise Refused(f"token {request.before} was made by this request, and shown then; revoke it, make another")
-        scopes = [self.scopes] if isinstance(self.scopes, str) else list(self.scopes)
-        for scope in scopes:
-            if scope not in SCOPES:
-                raise ValueError(f"scope={scope!r}, but expected {', '.join(SCOPES)}")
-        if not scopes:
-            raise ValueError(f"no scope given; expected {', '.join(SCOPES)}")
+        scopes = {self.scopes} if isinstance(self.scopes, str) else set(self.scopes)
+        if not scopes or scopes - set(SCOPES):
+            raise ValueError(f"scopes={sorted(scopes)}, but expected some of {', '.join(SCOPES)}")
         if self.label:
             check_new_names("label", [check_name("label", self.label)])
             if _TAKEN.fullmatch(" ".join(self.label.casefold().split())):
@@ -94,7 +91,7 @@ class CreateToken(NamedTuple):
         secret, now = secrets.token_urlsafe(32), transaction.clock()
         row: dict[str, Any] = {
             "hash": _hash(secret),
-            "scopes": " ".join(sorted(set(scopes))),
+            "scopes": " ".join(sorted(scopes)),
             "experiment": None if self.experiment is None else transaction.live(self.experiment).id,
             "label": self.label,
             "created_at": now,
@@ -144,15 +141,8 @@ def token_number(token: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def grant_of(row: Any, token: str, now: float) -> TokenGrant | None:
-    """What the holder of a token may do, by the row that has its number; None if it is wrong, expired or revoked."""
-    if why_refused(row, token, now) is not None:
-        return None
-    return TokenGrant(frozenset(row.scopes.split()), row.name, row.label or f"token {row.id}")
-
-
-def why_refused(row: Any, token: str, now: float) -> str | None:
-    """What is wrong with a token, by the row that has its number, if there is one; None if nothing is.
+def grant_of(row: Any, token: str, now: float) -> TokenGrant | str:
+    """What the holder of a token may do, by the row that has its number, if there is one; or what is wrong with it.
 
     That a token has ended is said only to who has its secret.
     """
@@ -161,7 +151,9 @@ def why_refused(row: Any, token: str, now: float) -> str | None:
         return "unknown"
     if row.revoked_at is not None:
         return "revoked"
-    return "expired" if row.expires_at is not None and now >= row.expires_at else None
+    if row.expires_at is not None and now >= row.expires_at:
+        return "expired"
+    return TokenGrant(frozenset(row.scopes.split()), row.name, row.label or f"token {row.id}")
 
 
 def tokens_exist(connection: Connection) -> bool:
@@ -266,9 +258,8 @@ class Authenticator:
             detail = f"Send a token as `Authorization: Bearer …`; {_how_to_create(permission.scope)}."
             raise HttpProblem("no-token", detail, {"WWW-Authenticate": CHALLENGE})
         grant = await self.look_up(secret.strip())
-        if grant is None:
-            why = why_refused(self._known.get(token_number(secret.strip()) or 0), secret.strip(), self._clock())
-            detail = f"The token is {why or 'unknown'}; {_how_to_create(permission.scope)}."
+        if isinstance(grant, str):
+            detail = f"The token is {grant}; {_how_to_create(permission.scope)}."
             raise HttpProblem("bad-token", detail, {"WWW-Authenticate": CHALLENGE + ', error="invalid_token"'})
         denied = why_denied(grant, permission, request.path_params.get("name"))
         if denied is not None:
@@ -279,18 +270,18 @@ class Authenticator:
         """The grant of somebody who looks at a page, by the cookie that the login set; None if there is none."""
         if await self.is_open(request):
             return EVERYTHING
-        secret = request.cookies.get(COOKIE)
-        return await self.look_up(secret) if secret else None
+        grant = await self.look_up(request.cookies.get(COOKIE, ""))
+        return None if isinstance(grant, str) else grant
 
-    async def look_up(self, token: str) -> TokenGrant | None:
-        """The grant of a token; None if it is unknown, expired or revoked."""
+    async def look_up(self, token: str) -> TokenGrant | str:
+        """The grant of a token, or what is wrong with it: it is unknown, expired or revoked."""
         number, now = token_number(token), time.monotonic()
         if number is None:
-            return None
+            return "unknown"
         known = await self._known_since(now - self._settings.trust_seconds)
         if number not in known:
             known = await self._known_since(now)
-        return grant_of(known[number], token, self._clock()) if number in known else None
+        return grant_of(known.get(number), token, self._clock())
 
     async def _known_since(self, moment: float) -> dict[int, Any]:
         """All tokens, by number, as they were at a moment or later."""

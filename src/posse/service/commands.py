@@ -286,8 +286,6 @@ class Change(NamedTuple):
     by: str = audit.COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> queries.Experiment:
-        if not isinstance(self.knows_others, bool):
-            raise TypeError(f"knows_others={self.knows_others!r}, but expected True or False")
         live = transaction.live(self.experiment)
         request = transaction.requests.ask(live.id, self.key, "change", _asked(self))
         if request.before is not None:

@@ -97,7 +97,6 @@ class ShopChain:
 
 def send_traffic(url: str, rate: float) -> None:
     """Let so many people a second pass the shops, until Ctrl-C."""
-    rate = number("rate", rate, above=0, most=1000)
     with Client(url, timeout=COMPILING) as client:
         chain = ShopChain(client)
         owed, last = 0.0, time.monotonic()

@@ -6,6 +6,7 @@ What is counted of experiments is in the database: it is read when Prometheus as
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
@@ -17,15 +18,22 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MOST_NAMED = 100  # experiments that have their own label
 OTHERS = "others"  # the label of all further ones, and of one that is called so
+ROOM = {"counter": 1 << 18, "gauge_sum": 1 << 12, "histogram": 1 << 19}
+"""Bytes of each file of counts; all routes take less than half of it."""
 LATELY = 3600.0  # seconds for which the verdict of a diagnosis is shown
 
 
 def share(folder: str, worker: int) -> None:
     """Keep this worker's counts in a folder that all workers share; to be called before anything is counted.
 
-    A file is named by the worker's number, so that a worker that replaces another goes on with its counts.
+    A file is named by the worker's number, so that a worker that replaces another goes on with its counts. It takes its
+    room on the disk now: the system kills a process that counts where a full disk has no room.
     """
     os.environ[FOLDER] = folder
+    for kind, size in ROOM.items():
+        path = Path(folder, f"{kind}_{worker}.db")
+        if not path.exists():
+            path.write_bytes(bytes(size))
     values.ValueClass = values.MultiProcessValue(lambda: worker)
 
 

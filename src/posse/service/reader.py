@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import Response
 
+from posse.service.logs import request_id
 from posse.service.problems import HttpProblem
 
 MOST_UNDER_WAY = 64  # requests of one worker that the reader has not answered yet
+IDENTITY = b"x-request-id"  # which the worker says itself, to the reader and to the client
 OF_THE_REQUEST = {b"connection", b"content-length", b"expect", b"keep-alive", b"te", b"transfer-encoding", b"upgrade"}
-OF_THE_ANSWER = {b"connection", b"date", b"transfer-encoding"}
+OF_THE_ANSWER = {b"connection", b"date", b"transfer-encoding", IDENTITY}
 """Headers about one connection, which is not the other one."""
 RETRY = {"Retry-After": "1"}
 
@@ -64,7 +66,8 @@ class ReaderClient:
         scope = request.scope
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         lines = [b"%s %s HTTP/1.1" % (scope["method"].encode(), target), b"connection: close"]
-        lines += [b"%s: %s" % pair for pair in scope["headers"] if pair[0] not in OF_THE_REQUEST]
+        headers = [pair for pair in scope["headers"] if pair[0] not in (*OF_THE_REQUEST, IDENTITY)]
+        lines += [b"%s: %s" % pair for pair in (*headers, (IDENTITY, (request_id.get() or "").encode()))]
         incoming, outgoing = await asyncio.open_unix_connection(self._path)
         try:
             outgoing.write(b"\r\n".join([*lines, b"", b""]))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from posse.checks import whole
 from posse.service.metrics import Metrics
 from posse.service.storage.errors import Overloaded, Unavailable
-from posse.service.storage.store import ServiceStore
+from posse.service.storage.store import FORGET_SECONDS, ServiceStore
 from posse.service.storage.transaction import Command, commit_group
 
 LOGGER = logging.getLogger("posse.service")
@@ -97,16 +97,18 @@ class Writer:
 
     def _next_group(self, expected: int, gather: float) -> list[Submission]:
         """The commands for the next transaction, at least one; none once the writer is closed."""
-        with self._changed:
-            self._wait_for(1, None)
-            if gather:
-                self._wait_for(min(expected, self._group), gather)
-            group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
-        return group
+        while True:
+            with self._changed:
+                if self._wait_for(1, None if math.isinf(self._store.forget_at) else FORGET_SECONDS):
+                    if gather:
+                        self._wait_for(min(expected, self._group), gather)
+                    group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
+                    return group
+            self._store.forget()
 
-    def _wait_for(self, wanted: int, seconds: float | None) -> None:
+    def _wait_for(self, wanted: int, seconds: float | None) -> bool:
         self._wanted = wanted
-        self._changed.wait_for(lambda: len(self._waiting) >= wanted or self._closed, seconds)
+        return self._changed.wait_for(lambda: len(self._waiting) >= wanted or self._closed, seconds)
 
     def _commit(self, group: list[Submission]) -> None:
         """One transaction for all; if it fails because of one of them, one for each."""

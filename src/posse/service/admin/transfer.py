@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,9 +67,9 @@ def import_log(store: ServiceStore, name: str, path: Path) -> queries.Experiment
         setup = dataclasses.replace(Setup.from_dict(log.about["setup"]), waiting_limit=NO_LIMIT, keep_log=True)
         first = {**log.about["first"], "arms": check_names("arm", log.about["first"]["arms"])}
         first["players"] = check_names("player", first["players"])
-    except (KeyError, pyarrow.ArrowException) as error:
+        imported: queries.Experiment = commit(store, ImportLog(name, setup, first, log))
+    except (KeyError, AttributeError, struct.error, pyarrow.ArrowException) as error:
         raise ValueError(f"{path} is not a log that this posse can read: {error!r}") from None
-    imported: queries.Experiment = commit(store, ImportLog(name, setup, first, log))
     return imported
 
 
@@ -219,11 +220,17 @@ class _LogImport:
         self._write_decisions(
             lambda entry: entry["decided_at"] < at or entry["round"] < round_ or state.decisions <= serial
         )
+        self._check_time(at)
         state.rounds = max(state.rounds, round_)
         check = state.setup.check_reward
         answered = [(self._row(entry), check("reward in the log", entry.reward)) for entry in entries]
         self.live.observe(answered, at, entries[0].defaulted)
         self._write()
+
+    def _check_time(self, at: float) -> None:
+        """An error if time goes back: such a log could not be verified, nor rebuilt."""
+        if not at >= self.live.time:
+            raise ValueError(f"something happened at {at!r}, but something before it at {self.live.time!r}")
 
     def _row(self, entry: RewardEntry) -> Row:
         """The decision, or the reward of the past, as far as it matters to its reward."""
@@ -235,6 +242,9 @@ class _LogImport:
         """Write the next decisions down, as long as they are earlier."""
         while self.next is not None and is_earlier(self.next):
             row = row_of(self.live.state, self.next)
+            if row.serial < self.live.state.decisions:
+                raise ValueError(f"decision {self.next['decision']} comes after one that was made later")
+            self._check_time(row.decided_at)
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
             stored = log_rows.stored_probabilities(row)
             self.live.append_decision(row, **stored, restricted=0, position=0)

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sql
@@ -234,9 +235,10 @@ def _verify(audit: LogAudit) -> None:
         for place, here in enumerate(roster.here.tolist()):
             if place in found and found[place] != int(here):
                 report(f"{table}, place {place}", f"here is {found[place]!r}, but the log says {int(here)}")
-    _report_first("stats", _wrong_pairs(audit, live), report)
+    _report_first("stats", _wrong_rows(audit, "stats", pair_statistics.all_rows(live.id, live.state)), report)
     _check_summary(audit, live)
-    _report_first("outcome_stats", _wrong_tallies(audit, live), report)
+    tallies = pair_statistics.tally_rows(live.id, live.state.guard)
+    _report_first("outcome_stats", _wrong_rows(audit, "outcome_stats", tallies), report)
 
 
 def _report_first(where: str, wrong: list[str], report: AddFinding) -> None:
@@ -271,22 +273,20 @@ def _wrong_answers(audit: LogAudit, table: str) -> list[str]:
     ]
 
 
-def _wrong_pairs(audit: LogAudit, live: LiveExperiment) -> list[str]:
-    """Where the stats differ from what the log leads to."""
-    wanted = {(pair["player"], pair["arm"]): pair for pair in pair_statistics.all_rows(live.id, live.state)}
-    wrong, names = [], pair_statistics.number_names(live.state)
-    for row in _stored_rows(audit.connection, "stats", live.id, "player, arm"):
-        pair = wanted.pop((row["player"], row["arm"]), None)
-        place = f"player {row['player']}, arm {row['arm']}"
-        if pair is None:
+def _wrong_rows(audit: LogAudit, table: str, wanted: list[dict[str, Any]]) -> list[str]:
+    """Where a table beside the log differs from the rows that the log leads to."""
+    key = [column.name for column in metadata.tables[table].primary_key if column.name != "experiment"]
+    expected = {", ".join(f"{name} {row[name]}" for name in key): row for row in wanted}
+    wrong = []
+    for row in _stored_rows(audit.connection, table, audit.row["id"], ", ".join(key)):
+        place = ", ".join(f"{name} {row[name]}" for name in key)
+        right = expected.pop(place, None)
+        if right is None:
             wrong.append(f"{place}: there is a row, but the log speaks of no such pair, or of one without data")
             continue
-        for column in ("pulls", "waiting"):
-            if row[column] != pair[column]:
-                wrong.append(f"{place}: {column} is {row[column]!r}, but the log says {pair[column]!r}")
-        if row["numbers"] != pair["numbers"]:
-            wrong.append(f"{place}: {_first_difference(row['numbers'], pair['numbers'], names)}")
-    return wrong + [f"player {player}, arm {arm}: the row is missing" for player, arm in wanted]
+        for name in (name for name in right if row[name] != right[name]):
+            wrong.append(f"{place}: {name} is {_shown(row[name])}, but the log says {_shown(right[name])}")
+    return wrong + [f"{place}: the row is missing" for place in expected]
 
 
 def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
@@ -300,29 +300,9 @@ def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
         audit.report("summaries", f"content is {_shown(found)}, but the log says {_shown(wanted)}")
 
 
-def _wrong_tallies(audit: LogAudit, live: LiveExperiment) -> list[str]:
-    """Where what is kept of outcomes differs from what the log leads to."""
-    wanted = {(row["outcome"], row["arm"]): row for row in pair_statistics.tally_rows(live.id, live.state.guard)}
-    wrong = []
-    for row in _stored_rows(audit.connection, "outcome_stats", live.id, "outcome, arm"):
-        expected = wanted.pop((row["outcome"], row["arm"]), None)
-        if dict(row) != expected:
-            wrong.append(f"there is {dict(row)}, but the log says {expected}")
-    return wrong + [f"{row} is missing" for row in wanted.values()]
-
-
-def _first_difference(stored: Any, expected: bytes, names: list[str]) -> str:
-    """Which number of a pair is not what the log says."""
-    if not isinstance(stored, bytes) or len(stored) != len(expected):
-        return f"there are {_shown(stored)} of numbers, but {', '.join(names)} take {len(expected)} bytes"
-    place = next(at for at in range(len(names)) if stored[8 * at : 8 * at + 8] != expected[8 * at : 8 * at + 8])
-    kind = "<d" if names[place].startswith("seen ") else "<q"
-    (found,), (wanted,) = (struct.unpack_from(kind, numbers, 8 * place) for numbers in (stored, expected))
-    return f"{names[place]} is {found!r}, but the log says {wanted!r}"
-
-
 def _shown(value: Any) -> str:
-    return f"{len(value)} bytes, {value.hex()[:12]}…" if isinstance(value, bytes) else repr(value)
+    """A value of a column; of bytes, how many and their digest."""
+    return f"{len(value)} bytes, {sha256(value).hexdigest()[:12]}…" if isinstance(value, bytes) else repr(value)
 
 
 def _matches(table: str, row: log_rows.Values) -> bool:

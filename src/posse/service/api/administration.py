@@ -9,14 +9,14 @@ from posse.service import auth
 from posse.service.admin.deletion import Delete
 from posse.service.api.bodies import Body, ExperimentName, Name, Real
 from posse.service.api.middleware import ApiRouter
-from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key, Limit
+from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key, Limit, experiments
 from posse.service.api.routes import Name as InPath
 from posse.service.auth import CREATE, CreateToken, RevokeToken
 from posse.service.settings import LONGEST_SECONDS
 from posse.service.storage import audit
 
 TOKENS = "/v1/tokens"
-router = ApiRouter()
+router = ApiRouter("administration")
 Scopes = Annotated[list[Literal["decide", "reward", "read", "admin"]], Field(min_length=1, max_length=4)]
 
 
@@ -85,7 +85,7 @@ class AuditAnswer(BaseModel):
     next: int | None = Field(description="Give it as `after` for the next entries; null at the end")
 
 
-@router.endpoint("DELETE", EXPERIMENT, CREATE, 404)
+@experiments.endpoint("DELETE", EXPERIMENT, CREATE, 404)
 async def delete_experiment(name: InPath, request: Request, idempotency_key: Key = None) -> DeletionAnswer:
     """Delete an archived experiment for good: everything there is of it, but for the audit trail. Its name is free."""
     made = await request.app.state.writer.apply(Delete(name, idempotency_key, request.state.grant.who))

@@ -1,4 +1,4 @@
-"""What the longer answers say: outcomes, the rows of a log, a diagnosis, and a conclusion."""
+"""What the longer answers say: the rows of a log, a diagnosis, and a conclusion."""
 
 from typing import Annotated, Literal
 
@@ -8,16 +8,6 @@ from posse.insight.conclusion.api import ArmSummary, PlayerSummary
 
 Table = list[list[float | None]]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
-    """What else comes of a decision besides its reward. With a bound, arms that cross it raise an alarm."""
-
-    range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
-    at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
-    at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
-    action: Literal["alarm", "retire"] = Field("alarm", description="With retire, such an arm is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log

@@ -19,7 +19,7 @@ from posse.decision import Decision
 from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
 from posse.outcomes import MOST as MOST_OUTCOMES
 from posse.policies.base import Policy, all_policies
-from posse.service.api.answers import AnyLogRow, OutcomeBody, Table
+from posse.service.api.answers import AnyLogRow, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH, LONGEST_SECONDS, SHORTEST_PATIENCE
 from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
@@ -137,6 +137,15 @@ if TYPE_CHECKING:
     AnyPolicyBody = PolicyBody
 else:
     AnyPolicyBody = Annotated[Any, pydantic.GetPydanticSchema(_any_policy)]
+
+
+class OutcomeBody(Body):
+    """What else comes of a decision besides its reward. With a bound, arms that cross it raise an alarm."""
+
+    range: list[Real] = Field([0.0, 1.0], min_length=2, max_length=2)
+    at_most: Real | None = Field(None, description="The mean of every arm should be at most this")
+    at_least: Real | None = Field(None, description="The mean of every arm should be at least this")
+    action: Literal["alarm", "retire"] = Field("alarm", description="With retire, such an arm is also retired")
 
 
 class ExperimentBody(Body):

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from posse.service.api.examples import EXAMPLES, KEY, PROBLEMS
+from posse.service.api.examples import EXAMPLES, KEY
 from posse.service.auth import NO_TOKEN, needed
-from posse.service.problems import KINDS, MEDIA_TYPE, TYPE, ProblemDetails
+from posse.service.problems import ERRORS, KINDS, MEDIA_TYPE, TYPE, ProblemDetails
 
 ABOUT = """Bodies are JSON in UTF-8. Every answer with status 400 or above is a problem (RFC 9457): `type` is for
 programs, `detail` says what to do. A refused request has changed nothing. After a 503, or if no answer came, repeat a
@@ -46,24 +46,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             for method in route.methods or ():
-                _complete(found["paths"][route.path_format][method.lower()], method, route)
+                _complete(found["paths"][route.path_format][method.lower()], route)
     return found
 
 
-def _complete(operation: dict[str, Any], method: str, route: APIRoute) -> None:
-    """Say where an operation belongs and what it asks of a token, and give an example of a key."""
-    path, permission = route.path_format, needed(route.endpoint)
-    if path.startswith("/ofrep/"):
-        tag = "decisions"
-    elif not path.startswith("/v1/"):
-        tag = "operation"
-    elif path.startswith(("/v1/tokens", "/v1/audit")):
-        tag = "administration"
-    elif method == "GET":
-        tag = "reading"
-    else:
-        tag = "decisions" if path.endswith(("/decisions", "/rewards", "/records")) else "experiments"
-    operation["tags"] = [tag]
+def _complete(operation: dict[str, Any], route: APIRoute) -> None:
+    """Say what an operation asks of a token, and give an example of a key."""
+    permission = needed(route.endpoint)
     scopes = [] if permission.scope is None else [permission.scope]
     operation["security"] = [] if permission == NO_TOKEN else [{"token": scopes}]
     for parameter in operation.get("parameters", ()):
@@ -74,9 +63,10 @@ def _complete(operation: dict[str, Any], method: str, route: APIRoute) -> None:
 def _problems(status: int) -> dict[str, Any]:
     """The answer for a status: all problems that have it, each with an example."""
     kinds = {kind: title for kind, (at, title) in KINDS.items() if at == status}
+    advice = {kind: f" {text}" for _, kind, text in ERRORS}
     examples = {}
     for kind, title in kinds.items():
-        said = {"type": TYPE + kind, "title": title, "status": status, "detail": PROBLEMS.get(kind, f"{title}.")}
+        said = {"type": TYPE + kind, "title": title, "status": status, "detail": f"{title}.{advice.get(kind, '')}"}
         examples[kind] = {"summary": title, "value": said}
     content = {MEDIA_TYPE: {"schema": {"$ref": SCHEMAS.format(model="ProblemDetails")}, "examples": examples}}
     return {"description": " · ".join(kinds.values()), "headers": HEADERS.get(status, {}), "content": content}

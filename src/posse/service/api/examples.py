@@ -41,39 +41,23 @@ _diagnosis = {
     **{"verdict": "There is not enough data yet.", "notes": [], "costs": None},
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
+_check = {"about": "choices", "decisions": 1000, "level": 0.01, "evidence": 0.7}
 _watch = {
     **{"decisions": 1000, "answered": 950, "arms": ARMS, "notes": []},
-    "checks": [
-        {
-            "about": "choices",
-            "decisions": 1000,
-            "level": 0.01,
-            "evidence": 0.7,
-            "alarm": None,
-            "path": [],
-            "deviations": [],
-        }
-    ],
+    "checks": [_check | {"alarm": None, "path": [], "deviations": []}],
     "effects": [{"against": "holdout", "decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17, "path": []}],
     "guards": [],
 }
 _arm = {"name": "coupon", "offered": True, "answers": 900, "share": 0.9, "mean": 0.3, "low": 0.2, "high": 0.4}
 _arm |= {"expected": 0.31}
+_losses = {"own_loss": 0.0, "going_loss": 0.01}
 _conclusion = {
     **{"schema": 1, "kind": "conclusion", "verdict": "Ship coupon for everybody: it is better than every other arm."},
     **{"level": 0.05, "tolerance": 0.0, "decisions": 1000, "answers": 950, "arms": [_arm | {"chance": 0.99}]},
     **{"players": [], "winner": "coupon", "since": 800, "leader": "coupon", "alone": 0, "alarms": [], "notes": []},
     "differences": [{"against": "nothing", "value": 0.1, "low": 0.02, "high": 0.17}],
-    **{"ship_loss": 0.0, "own_loss": 0.0, "going_loss": 0.01, "digest": "8c1f0b7a…"},
-    "best": {
-        "chances": [],
-        "overall": [0.99],
-        "means": [0.31],
-        "others": [],
-        "one_loss": [0.0],
-        "own_loss": 0.0,
-        "going_loss": 0.01,
-    },
+    **{"ship_loss": 0.0, **_losses, "digest": "8c1f0b7a…"},
+    "best": {"chances": [], "overall": [0.99], "means": [0.31], "others": [], "one_loss": [0.0], **_losses},
 }
 _token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
 _token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
@@ -127,26 +111,3 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "FlagsAnswer": [{"flags": [_flag]}],
 }
 """By the name of the schema."""
-
-PROBLEMS: dict[str, str] = {
-    "no-token": "Send a token as `Authorization: Bearer …`; `posse token create --scope decide` makes one.",
-    "bad-token": "The token is unknown, expired or revoked; `posse token create --scope decide` makes one.",
-    "forbidden": "This needs the scope admin; `posse token create --scope admin` makes such a token.",
-    "no-targeting-key": "body.context.targetingKey: missing. Nothing was changed; correct it and send it again.",
-    "wrong-context": "no player 'Metz'. Nothing was changed.",
-    "too-many-requests": "10,000 requests wait already. Try again in a second, with the same idempotency key.",
-    "unknown-experiment": "no experiment 'offer'. GET /v1/experiments lists those there are.",
-    "experiment-exists": "experiment 'offers' exists. Take another name, or use the one there is.",
-    "conflicting-key": "the idempotency key 'visit-4711' came before with another request. Use a new key.",
-    "conflicting-reward": f"decision {ID} already has the reward 1; 0 is refused. Nothing was changed.",
-    "unknown-decision": "decision 99-00000000 was not made in experiment 'offers'. Nothing was changed.",
-    "paused": "experiment 'offers' is paused. PATCH the experiment with status \"running\" to go on.",
-    "finished": "experiment 'offers' is finished. PATCH it with status \"finished\" and ship, an arm.",
-    "archived": "experiment 'offers' is archived. PATCH the experiment with status \"finished\" to restore it.",
-    "refused": "player 'Lille' has retired. Nothing was changed.",
-    "invalid": "body.arms: missing. Nothing was changed; correct it and send it again.",
-    "overloaded": "10,000 requests wait already. Try again in a second, with the same idempotency key.",
-    "unavailable": "the disk is full. Try again in a second, with the same idempotency key or the same reward.",
-    "timeout": "It may have happened or not. Repeat it with the same idempotency key, or the same reward.",
-}
-"""Details, by the kind of problem; others say their title."""

@@ -289,10 +289,10 @@ class DirectRoute(AuthRoute):
 
 
 class ApiRouter(APIRouter):
-    """A router for endpoints that say what they need; OpenAPI names them as the code does."""
+    """A router for endpoints that say what they need; OpenAPI names them as the code does, and groups them by `tag`."""
 
-    def __init__(self, kind: type[AuthRoute] = AuthRoute) -> None:
-        super().__init__(route_class=kind, generate_unique_id_function=lambda route: route.name)
+    def __init__(self, tag: str, kind: type[AuthRoute] = AuthRoute) -> None:
+        super().__init__(tags=[tag], route_class=kind, generate_unique_id_function=lambda route: route.name)
 
     def endpoint(
         self, method: str, path: str, permission: Permission, *statuses: int, **more: Any

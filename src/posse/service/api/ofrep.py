@@ -186,7 +186,7 @@ def _translated(error: Exception, request: Request) -> HttpProblem | None:
     return HttpProblem(kind, problem.detail, problem.headers, **problem.extra, **key, **fields)
 
 
-router = ApiRouter(FlagRoute)
+router = ApiRouter("decisions", FlagRoute)
 
 
 @router.post(FLAGS + "/{name}", responses=declared(404, *STATUSES), response_model=FlagAnswer)

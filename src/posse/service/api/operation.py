@@ -19,7 +19,7 @@ from posse.service.writer import Writer
 PROBE_SECONDS = 1.0  # for which the service is ready after something could be written
 PROBE_LIMIT = 2.0  # seconds in which it has to be written
 
-router = ApiRouter()
+router = ApiRouter("operation")
 
 
 def health(path: str) -> Callable[[Endpoint], Endpoint]:

@@ -42,7 +42,8 @@ LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 LARGEST_STATE = 20_000  # pairs of a player and an arm in one answer
 REFUSED = {"conflict": "conflicting-reward", "unknown": "unknown-decision", "invalid": "invalid"}
 
-router, direct = ApiRouter(), ApiRouter(DirectRoute)
+experiments, reading, decisions = map(ApiRouter, ("experiments", "reading", "decisions"))
+direct = ApiRouter("decisions", DirectRoute)
 Name = Annotated[bodies.ExperimentName, Path(description="The experiment")]
 Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the same key, and it happens once")]
 KnownPlayers = Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="How many players are known")]
@@ -55,10 +56,10 @@ LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"t
 def add_routes(app: FastAPI) -> None:
     """Add all routes; the one that creates experiments takes the policies that are known by now."""
     bodies.ExperimentBody.model_rebuild(force=True)
-    creation = ApiRouter()
+    creation = ApiRouter("experiments")
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(EXPERIMENTS, create_experiment, methods=["POST"], status_code=201, responses=responses)
-    routers = direct, creation, router, ofrep.router, operation.router  # what is called most is found first
+    routers = direct, creation, experiments, reading, decisions, ofrep.router, operation.router  # most called first
     app.router.routes.extend(route for each in routers for route in each.routes)  # so app.routes lists every one
 
 
@@ -83,7 +84,7 @@ async def create_experiment(
     return ExperimentAnswer(**_shown(made))
 
 
-@router.endpoint("GET", EXPERIMENTS, READ)
+@reading.endpoint("GET", EXPERIMENTS, READ)
 async def list_experiments(
     request: Request,
     after: Annotated[str, Query(max_length=LONGEST_NAME, description="The last name that is known")] = "",
@@ -99,13 +100,13 @@ async def list_experiments(
     return bodies.ExperimentsAnswer(experiments=entries, next=found[-1].name if len(found) == limit else None)
 
 
-@router.endpoint("GET", EXPERIMENT, READ, 404)
+@reading.endpoint("GET", EXPERIMENT, READ, 404)
 async def read_experiment(name: Name, request: Request) -> ExperimentAnswer:
     """An experiment as it stands."""
     return ExperimentAnswer(**_shown(await request.app.state.read_pool.query(queries.experiment, name)))
 
 
-@router.endpoint("GET", EXPERIMENT + "/players", READ, 404)
+@reading.endpoint("GET", EXPERIMENT + "/players", READ, 404)
 async def read_players(
     name: Name, request: Request, after: KnownPlayers = 0, limit: Limit = 1000
 ) -> bodies.PlayersAnswer:
@@ -115,7 +116,7 @@ async def read_players(
     return bodies.PlayersAnswer(players=players, next=after + limit if len(found) == limit else None)
 
 
-@router.endpoint("PATCH", EXPERIMENT, CHANGE, 404)
+@experiments.endpoint("PATCH", EXPERIMENT, CHANGE, 404)
 async def change_experiment(
     name: Name, body: bodies.ChangeBody, request: Request, idempotency_key: Key = None
 ) -> ExperimentAnswer:
@@ -124,7 +125,7 @@ async def change_experiment(
     return ExperimentAnswer(**_shown(await request.app.state.writer.apply(command)))
 
 
-@router.endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
+@experiments.endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
 async def erase(
     name: Name, body: bodies.ErasureBody, request: Request, idempotency_key: Key = None
 ) -> bodies.ErasureAnswer:
@@ -206,7 +207,7 @@ async def reward(name: Name, body: AnyRewardBody, request: Request) -> Response:
     return json_answer(outcomes[0])
 
 
-@router.endpoint("POST", EXPERIMENT + "/records", CHANGE, 404)
+@decisions.endpoint("POST", EXPERIMENT + "/records", CHANGE, 404)
 async def record(
     name: Name, body: bodies.RecordsBody, request: Request, idempotency_key: Key = None
 ) -> bodies.RecordsAnswer:
@@ -219,7 +220,7 @@ async def record(
 # ---------------------------------------------------------------- what there is to see
 
 
-@router.endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
+@reading.endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
 async def read_log(name: Name, request: Request, after: KnownRow = 0, limit: Limit = 1000) -> Response:
     """The log: decisions, rewards and changes in the order in which they happened."""
     rows = await request.app.state.read_pool.query(queries.log, name, after, limit)
@@ -227,7 +228,7 @@ async def read_log(name: Name, request: Request, after: KnownRow = 0, limit: Lim
     return json_answer(found)  # 10,000 rows take 30 ms to check
 
 
-@router.endpoint("GET", EXPERIMENT + "/state", READ, 404, response_model=bodies.StateAnswer)
+@reading.endpoint("GET", EXPERIMENT + "/state", READ, 404, response_model=bodies.StateAnswer)
 async def read_state(
     name: Name,
     request: Request,
@@ -238,7 +239,7 @@ async def read_state(
     return await _analyzed(request, name, _state, after, limit)
 
 
-@router.endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=DiagnosisResult)
+@reading.endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=DiagnosisResult)
 async def read_diagnosis(name: Name, request: Request) -> Response:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
 
@@ -248,13 +249,13 @@ async def read_diagnosis(name: Name, request: Request) -> Response:
     return await _analyzed(request, name, _diagnosis, note=note)
 
 
-@router.endpoint("GET", EXPERIMENT + "/watch", READ, 404, response_model=Watch)
+@reading.endpoint("GET", EXPERIMENT + "/watch", READ, 404, response_model=Watch)
 async def read_watch(name: Name, request: Request) -> Response:
     """Whether choices follow their probabilities and rewards arrive alike, what adapting earns, and the guards."""
     return json_answer((await complete_snapshot(request.app.state, name)).watch.to_dict())
 
 
-@router.endpoint("GET", EXPERIMENT + "/conclusion", READ, 404, 409, response_model=ConclusionResult)
+@reading.endpoint("GET", EXPERIMENT + "/conclusion", READ, 404, 409, response_model=ConclusionResult)
 async def read_conclusion(name: Name, request: Request) -> Response:
     """Whether the experiment can end: which arm to ship for whom, and what stopping or going on costs."""
     found = (await concluded(request.app.state, name))[1].to_dict()
@@ -262,7 +263,7 @@ async def read_conclusion(name: Name, request: Request) -> Response:
     return json_answer(found)
 
 
-@router.endpoint("GET", EXPERIMENT + "/summary", READ, 404, 409, responses=PAGE, response_class=HTMLResponse)
+@reading.endpoint("GET", EXPERIMENT + "/summary", READ, 404, 409, responses=PAGE, response_class=HTMLResponse)
 async def read_summary(name: Name, request: Request) -> Response:
     """The whole experiment on one page of HTML that prints well."""
     return await summary(request.app.state, name)

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.service import auth
 from posse.service.auth import CREATE, SCOPES, CreateToken, RevokeToken
 from posse.service.dashboard import forms
-from posse.service.dashboard.page_router import PageRouter, trouble
-from posse.service.dashboard.templates import PAGE_HEADERS, page
+from posse.service.dashboard.page_router import PageRouter, shown, trouble
+from posse.service.dashboard.templates import PAGE_HEADERS
 from posse.service.storage import audit
 
 ENTRIES = 100  # of the audit trail on one page
@@ -30,16 +29,12 @@ async def _tokens(request: Request) -> Response:
 
 
 async def _tokens_page(request: Request, form: dict[str, Any], status: int = 200, secret: str = "") -> Response:
-    found = await request.app.state.read_pool.query(_read_tokens)
+    found = (await request.app.state.read_pool.query(auth.all_tokens))[::-1]
     cookie = request.cookies.get(auth.COOKIE, "")
-    more = {"form": form, "secret": secret, "own": auth.token_number(cookie), "may_leave": bool(cookie)}
+    more = {"form": form, "secret": secret, "own": auth.token_number(cookie)}
     now = float(request.app.state.store.clock())
     lists = {"tokens": found[:SHOWN], "hidden": len(found[SHOWN:]), "scopes": SCOPES, "lives": LIVES}
-    return page("manage/tokens.html", status, **lists, **more, now=now, may_create=True)
-
-
-def _read_tokens(connection: Connection) -> list[Any]:
-    return auth.all_tokens(connection)[::-1]
+    return shown(request, "manage/tokens.html", status, **lists, **more, now=now)
 
 
 @router.page("/tokens", CREATE, "POST")
@@ -69,11 +64,10 @@ async def _make_token(request: Request) -> Response:
 @router.page("/tokens/{number}/ask", CREATE)
 async def _ask(request: Request) -> Response:
     number = request.path_params["number"]
-    for token in await request.app.state.read_pool.query(_read_tokens):
+    for token in await request.app.state.read_pool.query(auth.all_tokens):
         if str(token.id) == number:
             own = auth.token_number(request.cookies.get(auth.COOKIE, "")) == token.id
-            may = {"may_create": True, "may_leave": auth.COOKIE in request.cookies}
-            return page("manage/ask_token.html", token=token, own=own, **may)
+            return shown(request, "manage/ask_token.html", token=token, own=own)
     return trouble(404, "No such token", "The page of tokens lists those there are.")
 
 
@@ -93,8 +87,7 @@ async def _audit(request: Request) -> Response:
     query, state = request.query_params, request.app.state
     experiment, before = query.get("experiment", "")[:200].replace("\0", ""), query.get("before", "")
     first = int(before) if before.isdecimal() and len(before) < 16 else 10**15
-    found = await state.read_pool.query(audit.latest, first, ENTRIES + 1, experiment or None)
+    found = await state.read_pool.query(audit.entries, 0, ENTRIES + 1, experiment or None, before=first)
     entries, more = found[:ENTRIES], found[ENTRIES:]
-    shown = {"entries": entries, "next": entries[-1].id if more else None, "experiment": experiment}
-    now, may_leave = float(state.store.clock()), auth.COOKIE in request.cookies
-    return page("manage/audit.html", **shown, now=now, may_create=True, may_leave=may_leave)
+    listed = {"entries": entries, "next": entries[-1].id if more else None, "experiment": experiment}
+    return shown(request, "manage/audit.html", **listed, now=float(state.store.clock()))

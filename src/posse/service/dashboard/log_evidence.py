@@ -83,6 +83,7 @@ class LogEvidence:
             self.conclusion.add_answers(answers)
             if waits is not None:
                 break
+        self.conclusion.add_answers(block(()))  # arms may have come without a decision
         self.complete = self.made == made and self.answered == end
 
     def watched(self, state: LearnerState, early: int | None) -> Watch:

@@ -11,14 +11,13 @@ from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.service import auth
 from posse.service.admin.deletion import Delete
 from posse.service.auth import CHANGE, CREATE, READ
 from posse.service.commands import Change, Erase
 from posse.service.dashboard import forms
-from posse.service.dashboard.page_router import PageRouter, trouble
+from posse.service.dashboard.page_router import PageRouter, shown, trouble
 from posse.service.dashboard.snapshots import latest_snapshot
-from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page
+from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address
 from posse.service.storage import errors, queries
 from posse.service.storage.lifecycle import MOVES, Status
 
@@ -58,11 +57,11 @@ async def _manage_page(request: Request, typed: dict[str, str], wrong: dict[str,
     saved = {"description": experiment.description, "shares": forms.written_shares(limits)}
     form = {"typed": saved | typed, "wrong": wrong}
     done = request.query_params.get("done", "") if not wrong else ""
-    return page("manage/experiment.html", status, **found, form=form, done=done)
+    return shown(request, "manage/experiment.html", status, **found, form=form, done=done)
 
 
 async def _found(request: Request) -> dict[str, Any]:
-    """The experiment with some of its players, and what who asks may do."""
+    """The experiment with some of its players."""
     name, query = request.path_params["name"], request.query_params
     search, after = query.get("q", "")[:200], query.get("after", "0")
     first = int(after) if after.isdecimal() and len(after) < 9 else 0
@@ -74,8 +73,6 @@ async def _found(request: Request) -> dict[str, Any]:
         "search": search,
         "after": first,
         "address": experiment_address(name),
-        "may_create": auth.allows(request.state.grant, CREATE),
-        "may_leave": auth.COOKIE in request.cookies,
     }
 
 
@@ -101,7 +98,7 @@ async def _ask_page(request: Request, typed: Mapping[str, str], wrong: str = "")
         conclusion = await _conclusion(request)
         verdict = conclusion.get("verdict", "")
         typed = {**typed, **_to_ship(found["experiment"], conclusion)}
-    return page("manage/ask.html", 422 if wrong else 200, **found, typed=typed, wrong=wrong, verdict=verdict)
+    return shown(request, "manage/ask.html", 422 if wrong else 200, **found, typed=typed, wrong=wrong, verdict=verdict)
 
 
 async def _conclusion(request: Request) -> dict[str, Any]:

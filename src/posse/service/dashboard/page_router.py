@@ -3,6 +3,7 @@
 import functools
 import logging
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter
@@ -10,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.service import auth
-from posse.service.auth import NO_TOKEN, Permission
+from posse.service.auth import CREATE, NO_TOKEN, Permission
 from posse.service.dashboard import forms
 from posse.service.dashboard.templates import PAGE_HEADERS, page
 from posse.service.problems import KINDS, HttpProblem
@@ -79,6 +80,12 @@ async def _refused(request: Request, permission: Permission, part: bool) -> Resp
         return Response(status_code=401, headers=PAGE_HEADERS)
     target = request.url.path if request.method == "GET" else "/"
     return RedirectResponse(f"/login?next={quote(target)}", 303, PAGE_HEADERS)
+
+
+def shown(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """A page for whoever asks, with the ways to other pages that are for them."""
+    may_create, may_leave = auth.allows(request.state.grant, CREATE), auth.COOKIE in request.cookies
+    return page(template, status, may_create=may_create, may_leave=may_leave, **values)
 
 
 def trouble(status: int, title: str, text: str) -> Response:

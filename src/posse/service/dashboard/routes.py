@@ -1,6 +1,5 @@
 """The routes of the dashboard: pages, their parts, forms, the login and static files."""
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable
@@ -17,11 +16,10 @@ from posse.service.dashboard import admin_routes, forms, manage_routes
 from posse.service.dashboard.analysis_process import REST
 from posse.service.dashboard.conclusions import summary
 from posse.service.dashboard.experiment_page import chart, contents
-from posse.service.dashboard.page_router import PageRouter, trouble
+from posse.service.dashboard.page_router import PageRouter, shown, trouble
 from posse.service.dashboard.snapshots import FRESH, latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
 from posse.service.storage import errors, queries
-from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
 CARDS = 48  # experiments on one page of the list
@@ -41,10 +39,8 @@ async def _list(request: Request) -> Response:
 
 
 async def _list_page(request: Request, form: dict[str, Any], status: int = 200) -> Response:
-    grant = request.state.grant
-    may = {"may_create": auth.allows(grant, CREATE), "may_leave": auth.COOKIE in request.cookies}
     deleted = request.query_params.get("done") == "delete"
-    return page("list.html", status, **await _listed(request, 0.0), **may, form=form, deleted=deleted)
+    return shown(request, "list.html", status, **await _listed(request, 0.0), form=form, deleted=deleted)
 
 
 @router.page("/experiments", READ, part=True)
@@ -72,8 +68,12 @@ async def _listed(request: Request, seconds: float) -> dict[str, Any]:
     """A page of the list, at most so many seconds old; one reading of it is for all who look."""
     state, search = request.app.state, request.query_params.get("q", "")[:200]
     asked = request.state.grant.experiment, search, request.query_params.get("archived") == "yes", _page_number(request)
-    read = functools.partial(_read_list, state.store, *asked)
-    found: dict[str, Any] = await state.answers.get(("list", *asked), lambda: state.read_pool.run(read), seconds)
+
+    async def read() -> dict[str, Any]:
+        listed, now = await state.read_pool.query(_read_list, *asked), float(state.store.clock())
+        return {**listed, "now": now, "seen": _digest((asked, listed, int(now / IDLE_SECONDS)))}
+
+    found: dict[str, Any] = await state.answers.get(("list", *asked), read, seconds)
     return found
 
 
@@ -82,21 +82,13 @@ def _page_number(request: Request) -> int:
     return max(int(number), 1) if number.isdecimal() and len(number) < 9 else 1
 
 
-def _read_list(store: ServiceStore, only: str | None, search: str, archived: bool, number: int) -> dict[str, Any]:
-    def read(connection: Connection) -> dict[str, Any]:
-        found, others = (
-            queries.count_experiments(connection, only=only, search=search, archived=each)
-            for each in (archived, not archived)
-        )
-        pages = max(1, -(-found // CARDS))
-        page = min(number, pages)
-        asked: dict[str, Any] = {"only": only, "search": search, "archived": archived}
-        shown = queries.experiments(connection, **asked, skip=(page - 1) * CARDS, limit=CARDS)
-        listed = {"experiments": shown, "found": found, "others": others, "page": page, "pages": pages}
-        return {**listed, "search": search, "archived": archived}
-
-    listed, now = store.read(read), float(store.clock())
-    return {**listed, "now": now, "seen": _digest((only, listed, int(now / IDLE_SECONDS)))}
+def _read_list(connection: Connection, only: str | None, search: str, archived: bool, number: int) -> dict[str, Any]:
+    asked: dict[str, Any] = {"only": only, "search": search}
+    found, others = (queries.count_experiments(connection, **asked, archived=each) for each in (archived, not archived))
+    pages = max(1, -(-found // CARDS))
+    page, asked["archived"] = min(number, pages), archived
+    some = queries.experiments(connection, **asked, skip=(page - 1) * CARDS, limit=CARDS)
+    return {"experiments": some, "found": found, "others": others, "page": page, "pages": pages, **asked}
 
 
 def _digest(what: Any) -> str:
@@ -125,13 +117,9 @@ async def _create(request: Request) -> Response:
 @router.page("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
-    where: dict[str, Any] = {
-        "base": str(request.base_url).rstrip("/"),
-        "needs_token": request.state.grant is not auth.EVERYTHING,
-        "may_create": auth.allows(request.state.grant, CREATE),
-    }
+    base, needs_token = str(request.base_url).rstrip("/"), request.state.grant is not auth.EVERYTHING
     values = {**await state.read_pool.run(make), "seen": seen}
-    return page("experiment.html", **values, may_leave=auth.COOKIE in request.cookies, **where)
+    return shown(request, "experiment.html", **values, base=base, needs_token=needs_token)
 
 
 @router.page("/experiments/{name}/live", READ, part=True)
@@ -181,9 +169,9 @@ async def _login(request: Request) -> Response:
 async def _sign_in(request: Request) -> Response:
     typed = forms.read(await request.body())
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
-    grant = await request.app.state.authenticator.look_up(secret) if secret else None
-    if grant is None or not auth.allows(grant, READ):
-        wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
+    grant = await request.app.state.authenticator.look_up(secret)
+    if isinstance(grant, str) or not auth.allows(grant, READ):
+        wrong = f"This token is {grant}." if isinstance(grant, str) else "This token has no scope read."
         return page("login.html", 401, next=target, wrong=wrong, submit=False)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
     how: dict[str, Any] = {"httponly": True, "samesite": "strict", "secure": _by_tls(request)}

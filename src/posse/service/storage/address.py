@@ -20,6 +20,8 @@ def parse(url: str) -> URL:
         raise ValueError(f"database={url[:20]!r}, but {expected}") from None
     if several is not None:
         address = address.update_query_dict({"host": several[2].split(",")})
+    if address.drivername == "sqlite" and "?" in url:  # SQLite would take another file, or open it in other ways
+        raise ValueError(f"database={url[:60]!r}, but expected sqlite:///FILE; a ? in a file's name is written %3F")
     if address.drivername == "sqlite" and address.database not in (None, "", ":memory:"):
         return address
     if address.drivername in ("postgresql", "postgres"):

@@ -30,16 +30,15 @@ def seal(connection: Connection, table: sql.Table, row: dict[str, Any]) -> None:
 
 
 def entries(
-    connection: Connection, after: int = 0, limit: int = LARGEST_PAGE, experiment: str | None = None
+    connection: Connection,
+    after: int = 0,
+    limit: int = LARGEST_PAGE,
+    experiment: str | None = None,
+    before: int | None = None,
 ) -> list[sql.Row[Any]]:
-    """At most so many rows after one of them, about one experiment or about all."""
+    """At most so many rows after one of them, or before one and the newest first; about one experiment or about all."""
     table = tables.audit
     query = sql.select(table).where(table.c.id > min(after, LARGEST_ID)).order_by(table.c.id).limit(limit)
-    return list(connection.execute(query if experiment is None else query.where(table.c.experiment == experiment)))
-
-
-def latest(connection: Connection, before: int, limit: int, experiment: str | None = None) -> list[sql.Row[Any]]:
-    """At most so many rows before one of them, the newest first."""
-    table = tables.audit
-    query = sql.select(table).where(table.c.id < min(before, LARGEST_ID)).order_by(table.c.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(table.c.id < min(before, LARGEST_ID)).order_by(None).order_by(table.c.id.desc())
     return list(connection.execute(query if experiment is None else query.where(table.c.experiment == experiment)))

@@ -332,20 +332,20 @@ def _run_alembic(command: str, connection: Connection) -> None:
     getattr(alembic.command, command)(config, "head")
 
 
-def forget(engine: Engine) -> None:
-    """Remove what was overwritten from SQLite's write-ahead file too; the log says so if that is impossible now."""
+def forget(engine: Engine) -> str | None:
+    """Remove what was overwritten from SQLite's write-ahead file too; return what hindered it, such as a reader.
+
+    Nobody can write while it is tried, so it does not wait for whoever reads.
+    """
     if engine.dialect.name != "sqlite":
-        return
+        return None
     try:
-        with engine.connect() as connection:
-            source = connection.connection.dbapi_connection
-            assert isinstance(source, sqlite3.Connection)
-            (busy, *_) = source.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        hindrance = "somebody is still reading it" if busy else None
-    except (exc.DBAPIError, sqlite3.Error) as error:  # the erasure is committed, so this is no failure of it
-        hindrance = str(error)
-    if hindrance is not None:
-        LOGGER.warning("an erased name may be in %s-wal until the service stops: %s", engine.url.database, hindrance)
+        check_same(engine)
+        with contextlib.closing(sqlite3.connect(str(engine.url.database), timeout=0)) as connection:
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return "somebody is still reading it, or writing to it" if busy else None
+    except (Unavailable, sqlite3.Error) as error:  # the erasure is committed, so this is no failure of it
+        return str(error)
 
 
 def backup(engine: Engine, target: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.attributes import LONGEST_NAME
 from posse.service.storage import database, errors
 from posse.service.storage import schema as tables
 from posse.service.storage.log_rows import Values
@@ -57,9 +56,6 @@ class KeyedRequests:
         """A request about to be carried out; `asked` is its kind, and all that tells it from other requests."""
         if key is None:
             return KeyedRequest(None)
-        if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
-            expected = f"expected 1 to {LONGEST_NAME} printable characters"
-            raise ValueError(f"idempotency key {str(key)[:30]!r}, but {expected}")
         if (experiment, key) not in self._known:
             self.look_up(experiment, [key])
         (digest, known), request = self._known[experiment, key], request_digest(key, *asked)

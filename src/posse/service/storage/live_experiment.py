@@ -128,12 +128,8 @@ class LiveExperiment:
             return True
         if not 0 < missed <= FEW:
             return False
-        head = self.head
-        found: Iterable[tuple[str, Values]]
-        if read:
-            found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=False) for entry in rows]
-        else:
-            found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
+        head, read = self.head, read or [connection.execute(*asked).mappings() for asked in self.unread()]
+        found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=False) for entry in rows]
         missing = sorted(found, key=log_rows.by_link)
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in missing):
             return False

@@ -44,15 +44,15 @@ class PairStatistics:
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
         values = read_values(connection, state.setup.attributes, row["id"])
-        table, shape, names = tables.stats, (len(arms), len(players)), number_names(state)
-        numbers = np.zeros((1 + len(names), *shape), np.int64)  # what waits comes first
+        table, shape, count = tables.stats, (len(arms), len(players)), _count(state)
+        numbers = np.zeros((1 + count, *shape), np.int64)  # what waits comes first
         columns = table.c.arm, table.c.player, table.c.waiting, table.c.numbers
         found = connection.execute(sql.select(*columns).where(table.c.experiment == row["id"]))
         for rows in found.partitions(AT_ONCE):
             *places, waiting, packed = zip(*rows, strict=True)
-            for size in set(map(len, packed)):
-                _check_size(size, row["id"], state)
-            stored = np.frombuffer(b"".join(packed), "<i8").reshape(-1, len(names)).T
+            if set(map(len, packed)) != {8 * count}:
+                raise _other_version(row["id"], state)
+            stored = np.frombuffer(b"".join(packed), "<i8").reshape(-1, count).T
             pairs = np.array(places, np.int64)
             inside = ((pairs >= 0) & (pairs < np.array([shape]).T)).all(axis=0)
             numbers[:, *pairs[:, inside]] = np.vstack([np.array(waiting, np.int64), stored])[:, inside]
@@ -71,7 +71,7 @@ class PairStatistics:
         try:
             state.restore(players, arms, numbers[0], arrays | summary, values)
         except ValueError:
-            raise _other_summary(row["id"], state) from None
+            raise _other_version(row["id"], state) from None
         state.guard.grow(len(arms))
         if state.guard.outcomes:
             table = tables.outcome_stats
@@ -152,27 +152,14 @@ def check_form(connection: Connection, row: Values) -> None:
     players = connection.execute(query).scalar_one()
     column = tables.stats.c
     query = sql.select(sql.func.length(column.numbers)).where(column.experiment == row["id"]).limit(1)
-    for size in connection.execute(query).scalars():
-        _check_size(size, row["id"], state)
+    if connection.execute(query).scalar() not in (None, 8 * _count(state)):
+        raise _other_version(row["id"], state)
     _read_summary(connection, row["id"], state, (players, len(arms)), row["rewards"])
 
 
-def _check_size(size: int, experiment: int, state: LearnerState) -> None:
-    names = number_names(state)
-    if size != 8 * len(names):
-        raise errors.OtherVersion(
-            f"experiment {experiment} has {size} bytes of numbers for a pair, but {state.setup.policy.label} keeps "
-            f"{len(names)} numbers: {', '.join(names)}; `posse db rebuild` makes them anew from the log"
-        )
-
-
-def number_names(state: LearnerState) -> list[str]:
-    """What the numbers of a pair are called, in their order."""
-    policy = state.setup.policy
-    statistics = [statistic.name for statistic in policy.statistics]
-    names = {"statistics": statistics, "indexed": [f"indexed {name}" for name in statistics]}
-    names["seen"] = [f"seen {name}" for name in policy.shared]
-    return [name for array in _arrays(state) for name in names[array]]
+def _count(state: LearnerState) -> int:
+    """How many numbers a pair has."""
+    return sum(map(len, _arrays(state).values()))
 
 
 def all_rows(experiment: int, state: LearnerState) -> list[dict[str, Any]]:
@@ -255,12 +242,12 @@ def _read_summary(
         if start != len(content):
             raise ValueError(f"the summary has {len(content)} bytes")
     except (struct.error, ValueError):
-        raise _other_summary(experiment, state) from None
+        raise _other_version(experiment, state) from None
     return arrays
 
 
-def _other_summary(experiment: int, state: LearnerState) -> errors.OtherVersion:
+def _other_version(experiment: int, state: LearnerState) -> errors.OtherVersion:
     return errors.OtherVersion(
-        f"the summary of {state.setup.policy.label} in experiment {experiment} is missing, or as another version of "
-        "posse made it; `posse db rebuild` makes it anew from the log"
+        f"what {state.setup.policy.label} keeps in experiment {experiment} beside its log is missing, or as another "
+        "version of posse made it; `posse db rebuild` makes it anew from the log"
     )

@@ -16,7 +16,6 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.checks import whole
 from posse.decision import write_id
 from posse.learner.ledger import Answer, Row, RowLog, unpack
 from posse.learner.log import Past, arrow_rows, describe, metadata
@@ -264,8 +263,6 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
 
     Each has its number as `event`, its `kind`, and those of the learner's columns that it says something about.
     """
-    whole("after", after, least=0)
-    whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
     serial = log_rows.first_row(connection, row["id"], range(row["decisions"]), lambda found: found.link > after)
     rows = sorted(log_rows.read_log(connection, row["id"], after, serial, limit), key=log_rows.by_link)

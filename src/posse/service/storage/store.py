@@ -2,7 +2,9 @@
 
 import asyncio
 import functools
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
@@ -13,6 +15,8 @@ from posse.service.steady_clock import SteadyClock
 from posse.service.storage import database, errors
 from posse.service.storage.live_experiment import LiveExperiment
 
+FORGET_SECONDS = 0.5  # until something is tried again that a reader hindered
+NOW = 0.0  # a time that has come
 READ_THREADS = 4
 MOST_READS_WAITING = 200
 
@@ -40,6 +44,7 @@ class ServiceStore:
         self.writing: Connection | None = None  # of whoever writes; it stays open from one transaction to the next
         self.live: dict[str, LiveExperiment] = {}
         self.lock = threading.Lock()  # held by whoever writes
+        self.forget_at = math.inf  # when `forget` is due, by the clock of `time.monotonic`
         database.check_version(self.engine)
 
     def close(self) -> None:
@@ -47,6 +52,16 @@ class ServiceStore:
             self.writing.close()
             self.writing = None
         self.engine.dispose()
+
+    def forget(self) -> None:
+        """If it is time, remove what was erased from SQLite's write-ahead file; again later if somebody reads it."""
+        if time.monotonic() < self.forget_at:
+            return
+        hindrance, first = database.forget(self.engine), self.forget_at == NOW
+        self.forget_at = math.inf if hindrance is None else time.monotonic() + FORGET_SECONDS
+        if hindrance is not None and first:
+            file, until = self.engine.url.database, "until that is over, at the latest until the service stops"
+            database.LOGGER.warning("an erased name may be in %s-wal %s: %s", file, until, hindrance)
 
     def read(self, query: Callable[Concatenate[Connection, P], Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """What a query returns, asked of one moment of the database; those of `queries`, for example."""
