@@ -289,6 +289,27 @@ class TestOverlap:
         assert "—: no row of that player" in str(evaluation)
         assert json.loads(json.dumps(evaluation.to_dict()))["estimates"][2]["value"] is None
 
+    @staticmethod
+    def many_players(available=None):
+        """The log of a learner with sixty shops, eight decisions each; the last shop is offered only some arms."""
+        shops, rng = [f"p{number}" for number in range(60)], np.random.default_rng(3)
+        learner = posse.Learner(posse.IndTS(), ["x", "y", "z"], shops, seed=3, floor=0.05, clock=lambda: 0.0)
+        for shop in shops * 8:
+            decision = learner.choose(shop, available=available if shop == "p59" else None)
+            learner.observe(decision, float(rng.random() < (0.8 if decision.arm == "z" else 0.4)))
+        return learner.log()
+
+    def test_an_arm_that_a_learner_could_have_played_is_judged_for_many_players(self):
+        """Hardly a shop has played every arm, but each could have in every row."""
+        found = evaluate(self.many_players(), ["x", "uniform", "best"], against="logged")
+        for target, truth in (("x", 0.4), ("uniform", 1.6 / 3), ("best", 0.8)):
+            assert found.of(target).low <= truth <= found.of(target).high <= found.of(target).low + 0.5
+        assert any(math.isnan(found.of("x", player).value) for player in found.players)
+
+    def test_an_arm_that_was_never_on_offer_to_a_player_cannot_be_judged(self):
+        with pytest.raises(ValueError, match="arm 'x' for player 'p59'"):
+            evaluate(self.many_players(["y", "z"]), "x")
+
 
 def test_no_interval_is_computed_twice(monkeypatch):
     asked, plain = [], Evaluator._computed_interval

@@ -24,7 +24,7 @@ class Interval:
     low: float
     high: float
     kind: str
-    """How it was made: normal, weighted, betting, hoeffding, replay, both (from both policies' intervals), or none."""
+    """How it was made: normal, weighted, betting, martingale, replay, both (from both policies' intervals), or none."""
     error: float = math.nan
     """The standard error of the value."""
     shrunken: float | None = None
@@ -46,7 +46,7 @@ class Estimate:
     estimator: str
     """How the value was made: dr, snips, ips, weighted, mean (of the log's own choices) or replay."""
     interval: str
-    """How the interval was made: normal, weighted, betting, hoeffding, replay, or none where there is no value."""
+    """How the interval was made: normal, weighted, betting, martingale, replay, or none where there is no value."""
     rows: float
     """How many rows have an arm that the target may play; for a replay, how many it used on average."""
     effective_rows: float
@@ -191,7 +191,7 @@ class Evaluator:
         if (scored.logged or not self.rows.adaptive) and estimators.varies_enough(scores, max(float(weights.max()), 1)):
             kind, (low, high) = "normal", estimators.normal_interval(scores, level)
         elif scored.logged and self.rows.adaptive:
-            kind, (low, high) = "hoeffding", estimators.hoeffding_interval(rewards, level)
+            kind, (low, high) = "martingale", estimators.martingale_interval(rewards, level)
         else:
             kind, design = "betting", self._by_design(scored, chosen)
             if design is None:

@@ -188,20 +188,34 @@ def held_out(log: Log) -> Log:
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
-    """For each player, whether the log has no row of an arm that the target plays; an error unless by mere chance.
-
-    It is chance if propensities are fixed, each arm has the same one for all players, and they add up to 1: then the
-    arm could have been played, and weights stay fair.
-    """
+    """For each player, whether the log has no row of an arm that the target plays; an error unless by mere chance."""
     pulls = rows.pulls()
     lacking = (probabilities > 0) & (pulls == 0) & (pulls.sum(axis=1) > 0)[:, None]
-    if lacking.any() and common_design(rows) is None:
-        player, arm = np.argwhere(lacking)[0]
+    never = lacking & ~playable(rows)
+    if never.any():
+        player, arm = np.argwhere(never)[0]
         raise ValueError(
             f"no overlap: {target} plays arm {rows.arms[arm]!r} for player {rows.players[player]!r}, but no row to "
             "judge it by has both; judge a policy that does not, or leave that player out"
         )
     return lacking.any(axis=1)
+
+
+def playable(rows: Rows) -> np.ndarray:
+    """Which arms each player can be judged by, [player, arm]: those that it played, or could have played in every row.
+
+    Then weights stay fair. That an arm could have been played is known if each row has the probabilities of all arms,
+    or if propensities are fixed, each arm has the same one for all players, and they add up to 1.
+    """
+    if common_design(rows) is not None:
+        return np.ones(rows.shape, bool)
+    pulls = rows.pulls()
+    found = (pulls > 0) | (pulls.sum(axis=1) == 0)[:, None]
+    if rows.probabilities is not None:
+        blocked = np.zeros(rows.shape, np.int64)
+        np.add.at(blocked, rows.player, ~(rows.probabilities > 0))  # not on offer, or not known
+        found |= blocked == 0
+    return found
 
 
 def common_design(rows: Rows) -> np.ndarray | None:

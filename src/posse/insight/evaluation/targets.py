@@ -8,7 +8,7 @@ import numpy as np
 
 from posse.checks import number
 from posse.insight.evaluation import estimators
-from posse.insight.evaluation.rows import Rows, common_design
+from posse.insight.evaluation.rows import Rows, playable
 from posse.insight.hierarchy.model import fit
 from posse.learner import Counts
 from posse.policies import all_policies
@@ -123,9 +123,8 @@ def _learned(name: str, rows: Rows) -> Target:
         part, judges = PARTS[estimators.deal(rows.player, rows.arm, rows.shape)], slice(FIRST_JUDGE, None)
     each_part = estimators.by_fold(part, *cells)
     before = [(each.cumsum(axis=0) - each)[judges] for each in each_part]
-    played = before[0][0] if rows.adaptive else rows.pulls()  # what a learner plays depends on rewards
-    playable = (played > 0) | (played.sum(axis=1) == 0)[:, None] | (common_design(rows) is not None)
-    in_all = np.array([playable[segment == each].all(axis=0) for each in range(len(names))])
+    can = playable(rows.taken(slice(rows.arm.size // 2)) if rows.adaptive else rows)  # a learner's choices may tell
+    in_all = np.array([can[segment == each].all(axis=0) for each in range(len(names))])
     for each, arms in zip(names, in_all, strict=True):
         if not arms.any():
             raise ValueError(f"no overlap: {name} needs an arm that every player of {each} has played")

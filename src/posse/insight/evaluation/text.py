@@ -27,7 +27,8 @@ WHY = {
     "weighted": "normal, from rows weighted by how freely the log could choose. They hold for one look at the log, if "
     "the arms' means stay the same over time; those of estimator dr do not need that, and are wider",
     "betting": "by betting, which holds for any rewards in their range: {}",
-    "hoeffding": "Hoeffding's: there are few rows, and their choices depended on earlier rewards",
+    "martingale": "from bounds that hold for any rewards in their range: the rewards vary too little for a normal "
+    "interval, or rows are few, and choices depended on earlier rewards",
     "replay": "Student's, with the variance between passes of the replay",
 }
 """Why an interval is of its kind."""
