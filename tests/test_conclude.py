@@ -98,11 +98,11 @@ def test_one_arm_for_everybody():
     assert found.going_loss > found.ship_loss
 
 
-def test_without_a_difference_it_says_to_go_on_and_a_tolerance_ends_it():
+def test_without_a_difference_nothing_is_shown_and_a_tolerance_ends_it():
     learner = learned(700, np.full((2, 3), 0.5), floor=0.3)
     strict, close = conclude(learner), conclude(learner, tolerance=0.3)
     assert strict.winner is None
-    assert strict.verdict.startswith("Go on: no arm is shown to be the best for everybody yet; most likely it is ")
+    assert strict.verdict.startswith("No arm is shown to be the best for everybody yet; most likely it is ")
     assert close.winner is not None
     assert close.verdict == f"Ship {close.winner} for everybody: no other arm is better by more than 0.3."
     assert all(player.winner in (None, close.winner) for player in close.players)  # if it will do, it is the one
@@ -120,6 +120,40 @@ def test_a_retired_arm_need_not_be_beaten_and_cannot_be_shipped():
     learner.retire_arm("free")
     learner.retire_arm("new")
     assert conclude(learner).verdict == "There is nothing to decide: today is the only arm on offer."
+
+
+def test_what_a_retired_arm_got_goes_to_the_others():
+    """The best arm, which nearly always was chosen, retires: what going on earns is then about the two that are left."""
+    learner = learned(300, np.tile([0.1, 0.3, 0.9], (2, 1)))
+    learner.retire_arm("free")
+    found = conclude(learner)
+    assert [arm.offered for arm in found.arms] == [True, True, False]
+    assert sum(arm.share for arm in found.arms) == pytest.approx(1)
+    means = [arm.expected for arm in found.arms]
+    going = found.arm("today").share * (means[1] - means[0])
+    assert found.going_loss - found.ship_loss == pytest.approx(going, abs=0.02) != pytest.approx(0, abs=0.02)
+    learner.retire_arm("new")
+    assert conclude(learner).arm("today").share == pytest.approx(1)
+
+
+def test_an_arm_that_is_never_tried_is_named_because_nothing_more_can_be_shown():
+    random = np.random.default_rng(1)
+    for policy, named in ((posse.IndUCB(), True), (posse.IndTS(), False)):
+        learner = posse.Learner(policy, ["x", "y"], ["a"], seed=1, floor=0.05 * (not named), clock=lambda: 0.0)
+        for _ in range(200):
+            made = learner.choose("a")
+            learner.observe(made, float(random.random() < (0.6 if made.arm == "y" else 0.4)))
+        found = conclude(learner)
+        assert any("will hardly bring a guarantee: " in each for each in text.costs(found)) == named
+
+
+def test_few_rewards_say_little_and_nothing_impossible():
+    """Nobody without rewards is said to be left out, and no difference is beyond the range of rewards."""
+    learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a", "b"], seed=1, clock=lambda: 0.0, reward_range=(0, 10))
+    learner.observe(learner.choose("a"), 10)
+    found = conclude(learner)
+    assert found.alone == 0
+    assert (found.differences[0].low, found.differences[0].high) == (-10, 10)
 
 
 def test_rewards_in_other_units():
@@ -219,14 +253,15 @@ def test_sentences_never_contradict_the_numbers(split):
         found = replace(start, winner=winner, leader=leader, players=players, arms=arms, since=9, **losses)
         verdict = found.verdict
         assert (f"Ship {winner} for everybody" in verdict) == (winner is not None)
-        assert ("no arm is shown to be the best" in verdict) == (winner is None)
+        assert ("no arm is shown to be the best" in verdict.lower()) == (winner is None)
         for player in players:
             own = player.winner not in (None, winner)
             assert (player.name in verdict) == own
-        assert verdict.startswith("Go on") == (winner is None and not any(each.winner for each in players))
+        open_, less = winner is None and not any(each.winner for each in players), found.going_loss > found.ship_loss
+        assert verdict.startswith("Go on") == (open_ and not less), "never beside words that it earns less"
         assert verdict.split(".")[0] in str(found).replace("\n", " ")
-        less = found.going_loss >= found.ship_loss
         assert re.search(rf"Going on as now earns about [\d.]+ {'less' if less else 'more'}", text.costs(found)[1])
+        assert ("the price of waiting for a guarantee" in text.costs(found)[1]) == (less and winner is None)
         doubted = winner is not None and max(arms, key=lambda each: each.chance).name != winner
         doubted &= max(each.chance for each in arms) > 0.5
         assert any("means seem to have changed" in each for each in text.cautions(found)) == doubted

@@ -12,7 +12,7 @@ import numpy as np
 from posse.checks import number
 from posse.insight.columns import Columns
 from posse.insight.conclusion import text
-from posse.insight.conclusion.chances import BestChances, best_chances
+from posse.insight.conclusion.chances import BestChances, best_chances, on_offer
 from posse.insight.conclusion.evidence import ConclusionEvidence
 from posse.insight.logs import Log
 from posse.insight.watching.log_blocks import log_blocks
@@ -218,7 +218,7 @@ def conclusion_of(
     `offered` says which arms can still be chosen, [arm]; `alarms` are outcomes whose bound is broken, with the arm.
     """
     unit, names, level = counts.high - counts.low, counts.arms, evidence.level
-    present, pulls = evidence.present_of(len(counts.players), len(names)), counts.pulls
+    present, pulls = on_offer(evidence.present_of(len(counts.players), len(names)), offered), counts.pulls
     winners, since = (each.tolist() for each in evidence.winners(offered))
     traffic = pulls.sum(axis=1) / max(pulls.sum(), 1)
     arms, likeliest = [], best.chances.argmax(axis=1)
@@ -255,7 +255,7 @@ def conclusion_of(
         own_loss=best.own_loss,
         going_loss=best.going_loss,
         best=best,
-        alone=max(len(counts.players) - evidence.players, 0),
+        alone=max(len(counts.players) - evidence.most_players, 0),
         alarms=tuple(alarms),
         notes=tuple(notes),
         setup=setup,

@@ -104,6 +104,11 @@ class ConclusionEvidence:
         """How many players have evidence of their own."""
         return len(self.counts) - 1
 
+    @property
+    def most_players(self) -> int:
+        """How many players can have it: memory is bounded."""
+        return int(self._cells // self.counts.shape[1] ** 2)
+
     def add_answers(self, block: DecisionBlock) -> None:
         """Take in decisions with rewards in the order in which the rewards came, and look."""
         self._grow(int(block.player.max(initial=-1)) + 1, block.probabilities.shape[1])
@@ -150,9 +155,9 @@ class ConclusionEvidence:
 
     @staticmethod
     def _low(count: float, sums: np.ndarray, spreads: np.ndarray, level: float) -> float:
-        """The lower end for the mean of the terms at half the level: what the best bet refutes alone."""
+        """The lower end for the mean of the terms at half the level: what the best bet refutes alone; −1 at least."""
         enough = np.log(2 / level * BETS.size)
-        return float((sums - (enough + COSTS * spreads) / BETS).max() / count) if count else -np.inf
+        return max(float((sums - (enough + COSTS * spreads) / BETS).max() / count), -1.0) if count else -np.inf
 
     def _add(self, block: DecisionBlock, guess: np.ndarray) -> None:
         """Add rows, grouped by player and by the arms on offer: within a group, sums of each arm are enough."""

@@ -17,6 +17,7 @@ LONGEST = 30  # characters of a name
 SHOWN = 12  # players in a table
 LISTED = 50  # players that are listed below it
 LIKELY = 0.9  # the chance from which on an arm is called a player's best
+RARE = 0.01  # the share below which an arm is hardly ever chosen
 
 
 def to_text(conclusion: Conclusion) -> str:
@@ -58,7 +59,7 @@ def _doubted(conclusion: Conclusion) -> ArmSummary | None:
 
 
 def at_the_end(verdict: str) -> str:
-    """A verdict on an experiment that has ended, which does not go on.
+    """A verdict without the advice to go on, as on an experiment that has ended.
 
     >>> at_the_end("Go on: no arm is shown to be the best for everybody yet.")
     'No arm is shown to be the best for everybody yet.'
@@ -77,7 +78,9 @@ def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
     likely = f"no arm is shown to be the best for everybody yet; most likely it is {_short(leader.name)}"
     likely += f" (chance {chance(leader.chance)})."
     likely += "".join(f" {sentence}" for sentence in _different(conclusion))
-    return f"Ship {own}: {_shown(conclusion)} there. But {likely}" if own else f"Go on: {likely}"
+    if own:
+        return f"Ship {own}: {_shown(conclusion)} there. But {likely}"
+    return f"Go on: {likely}" if conclusion.going_loss <= conclusion.ship_loss else at_the_end(likely)
 
 
 def _different(conclusion: Conclusion) -> list[str]:
@@ -120,11 +123,19 @@ def costs(conclusion: Conclusion) -> list[str]:
         f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, compared with each player's best "
         "arm. Going on cannot gain more than that.",
         f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
-        f"than shipping {arm} for everybody.",
+        f"than shipping {arm} for everybody."
+        + " That is the price of waiting for a guarantee." * (conclusion.winner is None and going > ship),
     ]
     if len(conclusion.players) > 1:
         own = _reward(conclusion.own_loss)
         found.append(f"Giving each player the arm with its highest expected reward loses {own} in 1,000 decisions.")
+    rare = [_short(arm.name) for arm in conclusion.arms if arm.offered and arm.share < RARE]
+    if conclusion.winner is None and rare:
+        found.append(
+            f"Going on as now will hardly bring a guarantee: {listed(rare, 3)} "
+            f"{'is' if len(rare) == 1 else 'are'} chosen in less than {percent(RARE)} of the decisions. Give every arm "
+            "a least share, such as 5 %."
+        )
     return found
 
 
