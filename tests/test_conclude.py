@@ -123,7 +123,7 @@ def test_a_retired_arm_need_not_be_beaten_and_cannot_be_shipped():
 
 
 def test_what_a_retired_arm_got_goes_to_the_others():
-    """The best arm, which nearly always was chosen, retires: what going on earns is then about the two that are left."""
+    """The best arm, which nearly always was chosen, retires: what going on earns is about the two that are left."""
     learner = learned(300, np.tile([0.1, 0.3, 0.9], (2, 1)))
     learner.retire_arm("free")
     found = conclude(learner)
@@ -438,10 +438,47 @@ def test_a_log_with_equal_shares_is_concluded_and_watched_like_a_holdout(tmp_pat
     options = [part for name, value in columns.items() for part in (f"--{name}", value)]
     assert main(["conclude", str(file), *options, "--html", str(tmp_path / "page.html")]) == 0
     assert main(["watch", str(file), *options]) == 0
-    assert "all decisions are held out" in capsys.readouterr().out
+    assert "arms were drawn with fixed shares throughout" in capsys.readouterr().out
     for propensity in ("propensity", 0.5):
         with pytest.raises(ValueError, match=r"say so: --propensity 1/3 .*, because the log has 3 arms"):
             conclude(file, **columns | {"propensity": propensity})
+
+
+def trial(shares, said, rows=6000, seed=4):
+    """A trial with fixed shares, [player, arm]; what it says of them may be something else. The last arm is best."""
+    random, shares = np.random.default_rng(seed), np.array(shares)
+    player = random.integers(len(shares), size=rows)
+    arm = (random.random(rows)[:, None] > shares.cumsum(axis=1)[player]).sum(axis=1)
+    reward = random.random(rows) < np.array([0.2, 0.2, 0.35])[arm]
+    names = {"player": np.array(["a", "b"])[player], "arm": np.array(["x", "y", "z"])[arm]}
+    return pyarrow.table({**names, "reward": reward * 1.0, "propensity": np.array(said)[player, arm]})
+
+
+EVEN, UNEVEN = [[0.5, 0.25, 0.25]] * 2, [[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]
+
+
+@pytest.mark.parametrize("shares", [EVEN, UNEVEN], ids=["the same for all", "of each player"])
+def test_a_trial_with_unequal_shares_is_concluded_and_watched(shares):
+    log = trial(shares, shares)
+    found = conclude(log)
+    assert found.verdict == "Ship z for everybody: it is better than every other arm."
+    assert all(arm.low < mean < arm.high for arm, mean in zip(found.arms, (0.2, 0.2, 0.35), strict=True))
+    assert [check.alarm for check in watch(log).checks] == [None, None]
+    with pytest.raises(ValueError, match="the same throughout"):
+        conclude(log, propensity="empirical")
+    with pytest.raises(ValueError, match="the same throughout"):
+        conclude(trial(shares, np.array(shares) / 2))
+
+
+def test_nothing_is_concluded_from_a_log_whose_probabilities_are_not_what_was_done():
+    """The verdict and the checks of the watch agree. Believed, the wrong shares would have shown a wrong mean of x."""
+    log = trial(EVEN, [[1 / 3] * 3] * 2)
+    found, checks = conclude(log), watch(log).checks
+    assert found.winner is not None
+    assert checks[0].alarm is not None
+    assert found.verdict.startswith("Nothing can be concluded. ALARM: ")
+    assert found.verdict in found.page(watch(log)).replace("&#39;", "'")
+    assert text.costs(found) == []
 
 
 def test_a_log_that_lost_its_metadata_says_so(split):

@@ -14,6 +14,7 @@ from posse.text import listed, plural
 
 OWN = ("decision", "decided_at", "observed_at", "defaulted")  # columns by which a log that lost its metadata is known
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
+SAME = 1e-6  # propensities whose relative difference is smaller count as equal
 MOST_TRIALS = 50_000_000  # of a log of totals, all rows together: about 2 GB
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
@@ -70,6 +71,19 @@ class Log:
         """The log with the arms' frequencies in each player's rows as propensities."""
         pulls = by_cell(self.player, self.arm, self.shape)
         return replace(self, propensity=pulls[self.player, self.arm] / pulls.sum(axis=1)[self.player])
+
+    def design(self) -> np.ndarray | None:
+        """The propensity of each player and arm, NaN where unknown; None if it varies from row to row."""
+        drawn = np.zeros(self.arm.size, bool) if self.propensity is None else ~np.isnan(self.propensity)
+        if self.propensity is None or not drawn.any():
+            return None
+        least, most = np.full(self.shape, np.inf), np.full(self.shape, -np.inf)
+        cells = self.player[drawn], self.arm[drawn]
+        np.minimum.at(least, cells, self.propensity[drawn])
+        np.maximum.at(most, cells, self.propensity[drawn])
+        seen = np.isfinite(least)
+        same = np.allclose(least[seen], most[seen], rtol=SAME, atol=0)
+        return np.where(seen, least, np.nan) if same else None
 
     def counts(self) -> Counts:
         """Pulls and sums by player and arm, over the rows whose reward is known."""

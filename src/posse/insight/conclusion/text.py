@@ -37,6 +37,8 @@ def verdict(conclusion: Conclusion) -> str:
         return f"There is nothing to conclude yet: no decision has a reward{' that counts' * bool(conclusion.notes)}."
     if len(conclusion.offered) < 2:
         return f"There is nothing to decide: {_short(conclusion.leader)} is the only arm on offer."
+    if conclusion.doubts:
+        return f"Nothing can be concluded. {conclusion.doubts[0]}."
     by_arm: dict[str, list[str]] = defaultdict(list)
     for player in conclusion.players:
         if player.winner is not None and player.winner != conclusion.winner:
@@ -116,7 +118,7 @@ def _shown(conclusion: Conclusion) -> str:
 
 def costs(conclusion: Conclusion) -> list[str]:
     """What stopping loses, and what going on loses, by the model."""
-    if len(conclusion.offered) < 2 or not conclusion.answers:
+    if len(conclusion.offered) < 2 or not conclusion.answers or conclusion.doubts:
         return []
     arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
@@ -124,7 +126,8 @@ def costs(conclusion: Conclusion) -> list[str]:
         "arm. Going on cannot gain more than that.",
         f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
         f"than shipping {arm} for everybody."
-        + " That is the price of waiting for a guarantee." * (conclusion.winner is None and going > ship),
+        + " That is the price of waiting for a guarantee."
+        * (conclusion.winner is None and going > ship),
     ]
     if len(conclusion.players) > 1:
         own = _reward(conclusion.own_loss)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight.logs import Log, by_cell
+from posse.insight.logs import SAME, Log, by_cell
 from posse.learner.shares import equal_shares
 from posse.text import listed
 
 UNLIKELY = math.log(1e5)  # one in 1e5 correct logs may be doubted, for each arm and direction
 SEEN = 20  # a player whose rarest seen arm is expected this often has surely seen every arm that it may play
-_SAME = 1e-6  # propensities whose relative difference is smaller count as equal
 _ROUNDED = 0.05  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 
 
@@ -118,7 +117,7 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
             f"no row has both a propensity and a reward: {drawn.sum()} have the one, {known.sum()} the other"
             + (f"; {early}" if early else "")
         )
-    design = _design(log, drawn)
+    design = _design(log)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
     kept = log.kept(use)
@@ -223,7 +222,7 @@ def common_design(rows: Rows) -> np.ndarray | None:
     if rows.design is None or np.isnan(rows.design).all(axis=0).any():
         return None
     least = np.nanmin(rows.design, axis=0)
-    same = np.allclose(np.nanmax(rows.design, axis=0), least, rtol=_SAME, atol=0)
+    same = np.allclose(np.nanmax(rows.design, axis=0), least, rtol=SAME, atol=0)
     return least if same and abs(least.sum() - 1) <= _ROUNDED else None
 
 
@@ -296,21 +295,15 @@ def _chances(rows: Rows, arm: int) -> np.ndarray | None:
     return np.asarray(np.where(sure, rows.design[:, arm], np.nan)[rows.player])
 
 
-def _design(log: Log, drawn: np.ndarray) -> np.ndarray | None:
-    """The propensity of each player and arm, NaN where unknown; None if it varies from row to row."""
-    assert log.propensity is not None
-    least, most = np.full(log.shape, np.inf), np.full(log.shape, -np.inf)
-    cells = log.player[drawn], log.arm[drawn]
-    np.minimum.at(least, cells, log.propensity[drawn])
-    np.maximum.at(most, cells, log.propensity[drawn])
-    seen = np.isfinite(least)
-    if not np.allclose(least[seen], most[seen], rtol=_SAME, atol=0):
-        return None
-    totals = np.where(seen, least, 0).sum(axis=1)
-    worst = int(totals.argmax())
-    if totals[worst] > 1 + _ROUNDED and not log.about.get("adaptive"):
-        raise ValueError(
-            f"the propensities of player {log.players[worst]!r} are the same throughout and add up to "
-            f"{totals[worst]:g} over the arms, but probabilities add up to 1"
-        )
-    return np.where(seen, least, np.nan)
+def _design(log: Log) -> np.ndarray | None:
+    """The log's design, if it is one: probabilities add up to 1 at most."""
+    design = log.design()
+    if design is not None and not log.about.get("adaptive"):
+        totals = np.nansum(design, axis=1)
+        worst = int(totals.argmax())
+        if totals[worst] > 1 + _ROUNDED:
+            raise ValueError(
+                f"the propensities of player {log.players[worst]!r} are the same throughout and add up to "
+                f"{totals[worst]:g} over the arms, but probabilities add up to 1"
+            )
+    return design

@@ -126,8 +126,9 @@ def watch(
     Args:
         source: the log: a Parquet file, an Arrow table, or a learner.
         level: the largest probability that a check ever raises a false alarm, for each of the two checks.
-        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. All
-            arms must have been equally likely throughout: propensity="1/3" if there are three.
+        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. Arms
+            must have had the same probabilities throughout: the column `propensity`, or "1/3" for three that were
+            equally likely.
 
     >>> import posse
     >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, holdout=0.2, clock=lambda: 0.0)
@@ -174,19 +175,24 @@ def watch_of(
     notes: Sequence[str] = (),
 ) -> Watch:
     """What the evidence says, in the units of the rewards; `arms` are the names of all arms."""
+    checks = share_checks(evidence)
+    effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
+    scale = setup["high"] - setup["low"]
+    found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
+    notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
+    return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
+
+
+def share_checks(evidence: WatchEvidence) -> list[ShareCheck]:
+    """The check of choices, and that of rewards if there is one."""
     kinds = {"choices": evidence.choices, "rewards": evidence.answers}
-    checks = [
+    return [
         ShareCheck(
             name, found.count, found.level, found.peak, found.alarm, tuple(found.path()), tuple(found.deviations())
         )
         for name, found in kinds.items()
         if found is not None
     ]
-    effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
-    scale = setup["high"] - setup["low"]
-    found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
-    notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
-    return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
 
 
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:

@@ -100,7 +100,7 @@ def missing(evidence: WatchEvidence, setup: Mapping[str, Any]) -> Iterator[str]:
             "missing reward is no fault"
         )
     if setup["holdout"] == 1:
-        yield "all decisions are held out, so there is no adaptive part"
+        yield "arms were drawn with fixed shares throughout, so there is no adaptive part"
     elif evidence.against_holdout is None and evidence.against_control is None:
         yield (
             "what the adaptive part earns cannot be said, because the experiment has neither a holdout nor a control; "
