@@ -134,14 +134,14 @@ def interval_decimals(low: float, high: float) -> int:
     return min(max(0, 1 - math.floor(math.log10(half))), 6) if half > 0 else 4
 
 
-def fixed(value: float, digits: int) -> str:
-    """A number with that many decimals, commas between thousands, and a true minus sign, which 0 does not get.
+def fixed(value: float, digits: int, sign: str = "") -> str:
+    """A number with that many decimals, commas between thousands, and a true minus sign; a sign is "+" or "".
 
-    >>> fixed(-1234.5, 1), fixed(-0.004, 2)
-    ('−1,234.5', '0.00')
+    >>> fixed(-1234.5, 1), fixed(0.5, 1, "+"), fixed(-0.004, 2, "+")  # 0 gets no sign
+    ('−1,234.5', '+0.5', '0.00')
     """
-    shown = f"{value:,.{digits}f}".replace("-", "−")
-    return shown.removeprefix("−") if not shown.strip("−0.,") else shown
+    shown = f"{value:{sign},.{digits}f}".replace("-", "−")
+    return shown if shown.strip("+−0.,") else shown.lstrip("+−")
 
 
 def with_ends(value: float, low: float, high: float, sign: str = "") -> str:
@@ -151,9 +151,8 @@ def with_ends(value: float, low: float, high: float, sign: str = "") -> str:
     ('0.412 [0.391, 0.431]', '−1.2 [−3.2, +0.8]')
     """
     digits = interval_decimals(low, high)
-    shown = [fixed(each, digits) for each in (value, low, high)]
-    shown = [f"+{text}" if sign and text.strip("0.,") and text[0] != "−" else text for text in shown]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    shown, *ends = (fixed(each, digits, sign) for each in (value, low, high))
+    return f"{shown} [{', '.join(ends)}]"
 
 
 def plain(value: Any) -> Any:

@@ -176,9 +176,9 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     ends = f": the {half} largest and the {half} smallest (to_dict() and --json have all)" if len(order) > SHOWN else ""
     title = (
         f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
-        f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
-        f"above 0 and {below} below.{_sides(diagnosis, there)} By player, drawn together as far as the data "
-        f"allows{ends}:"
+        f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} "
+        f"{'lies' if above == 1 else 'lie'} above 0 and {below} below.{_sides(diagnosis, there)} By player, drawn "
+        f"together as far as the data allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[:half], order[-half:]])
     rows = [["", "rewards", "difference"]]

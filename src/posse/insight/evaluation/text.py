@@ -129,7 +129,7 @@ def _shrunken(estimate: Estimate) -> str:
     if found is None or found.shrunken is None:
         return "—"
     digits = interval_decimals(-2 * found.shrunken_error, 2 * found.shrunken_error)
-    return f"{found.shrunken:+,.{digits}f} ± {2 * found.shrunken_error:,.{digits}f}"
+    return f"{fixed(found.shrunken, digits, '+')} ± {fixed(2 * found.shrunken_error, digits)}"
 
 
 def kinds_of_intervals(evaluation: Evaluation) -> Iterator[str]:

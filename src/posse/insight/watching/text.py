@@ -58,7 +58,8 @@ def check_sentence(check: ShareCheck, arms: Sequence[str]) -> str:
     needed = f"an alarm takes {1 / check.level:,.0f} : 1"
     if check.alarm is None:
         evidence = math.exp(min(check.evidence, 700.0))
-        return f"{fine}, as far as {plural(check.decisions, 'decision')} show (evidence {evidence:,.1f} : 1; {needed})"
+        seen = f"{plural(check.decisions, 'decision')} show{'s' * (check.decisions == 1)}"
+        return f"{fine}, as far as {seen} (evidence {evidence:,.1f} : 1; {needed})"
     found = check.alarm
     which = "whichever arm was the likeliest" if found.arm is None else f"arm {arms[found.arm]!r}"
     often = "too often" if found.observed > found.expected else "too rarely"
