@@ -55,8 +55,8 @@ def align_blocks(
     return [align(zip(*columns, strict=True)) for columns in blocks]
 
 
-def shorten(text: str, most: int) -> str:
-    """A text in one line of at most `most` characters; a longer one ends in "…".
+def shorten(text: str, most: int = 30) -> str:
+    """A text, such as a name, in one line of at most `most` characters; a longer one ends in "…".
 
     >>> shorten("no-aspirin+no-heparin", 11), shorten("two\\nlines", 11)
     ('no-aspirin…', 'two lines')
@@ -110,9 +110,10 @@ def wrap(text: str, width: int = WIDTH) -> str:
     return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
-def bullet(sentence: str, width: int = WIDTH) -> str:
-    """A sentence as an item of a bulleted list, wrapped at `width`."""
-    return textwrap.fill(sentence, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+def bullets(sentences: Iterable[str], width: int = WIDTH) -> str:
+    """Sentences as a bulleted list, wrapped at `width`."""
+    item = textwrap.TextWrapper(width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(map(item.fill, sentences))
 
 
 def decimals(low: float, high: float, for_unit: int) -> int:

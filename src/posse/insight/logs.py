@@ -15,6 +15,7 @@ from posse.text import listed, plural
 OWN = ("decision", "decided_at", "observed_at", "defaulted")  # columns by which a log that lost its metadata is known
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
 SAME = 1e-6  # propensities whose relative difference is smaller count as equal
+ROUNDED = 0.05  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 MOST_TRIALS = 50_000_000  # of a log of totals, all rows together: about 2 GB
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
@@ -103,6 +104,22 @@ class Log:
 def takes_default(setup: Mapping[str, Any]) -> bool:
     """Whether a decision without a reward gets one in the end, so that a missing reward is no fault."""
     return setup.get("default_reward") is not None
+
+
+def fixed_shares(design: np.ndarray | None) -> np.ndarray | None:
+    """The probability of each arm for each player, [player, arm], from `Log.design`; None if they are not all known.
+
+    An arm that a player happens not to have had is taken to have the probability that it has for all others. The
+    probabilities of a player add up to 1, but for rounding.
+
+    >>> fixed_shares(np.array([[0.5, 0.5], [0.5, np.nan]])).tolist(), fixed_shares(np.array([[1.0, np.nan]]))
+    ([[0.5, 0.5], [0.5, 0.5]], None)
+    """
+    if design is None or np.isnan(design).all(axis=0).any():
+        return None
+    least, most = np.nanmin(design, axis=0), np.nanmax(design, axis=0)
+    each = np.where(np.isnan(design), np.where(most <= (1 + SAME) * least, least, np.nan), design)
+    return each if (np.abs(each.sum(axis=1) - 1) <= ROUNDED).all() else None
 
 
 def early_rewards(reward: np.ndarray, is_decision: np.ndarray) -> np.ndarray:

@@ -40,8 +40,7 @@ def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> Be
     (True, True)
     """
     model = fit(counts)
-    weights = model.weights["middle"] / model.weights["middle"].sum()
-    traffic = counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
+    weights, traffic = model.chances, counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
     best, ideal = _best(model.draws, offered)  # of each draw and player
     everybody = np.einsum("dpa,p->da", model.draws, traffic)
     most, _ = _best(everybody, offered)

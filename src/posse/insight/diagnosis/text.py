@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
     from posse.insight.planning.api import Plan
 
-LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 LISTED = 50  # players for whom an arm is likely better
 LIKELY = 0.9  # the chance from which on it is called so
@@ -102,8 +101,8 @@ def _proven(diagnosis: Diagnosis) -> str:
     pair = diagnosis.pairs[arm]
     if pair is None:
         return "no two players are shown to differ at all"
-    first, second = map(_short, pair)
-    name, least = _short(diagnosis.arms[arm]), f"{diagnosis.bound:{_decimals(diagnosis)}}"
+    first, second = map(shorten, pair)
+    name, least = shorten(diagnosis.arms[arm]), f"{diagnosis.bound:{_decimals(diagnosis)}}"
     return f"arm {name}: players {first} and {second} differ by at least {least}"
 
 
@@ -147,7 +146,7 @@ def _needed(diagnosis: Diagnosis) -> str:
     each = POWER * math.sqrt(2 / max((players - 1) * (arms - 1), 1)) * variance / lead**2
     cells = diagnosis.pulls[diagnosis.pulls > 0]
     have = len(cells) / float((1 / cells).sum())
-    first, second = (_short(diagnosis.arms[arm]) for arm in diagnosis.compared)
+    first, second = (shorten(diagnosis.arms[arm]) for arm in diagnosis.compared)
     needed = f"about {plural(math.ceil(each), 'reward')} for each player and arm"
     if each > MOST_NEEDED:
         return (
@@ -170,7 +169,7 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     values = effects.value
     there = np.flatnonzero(diagnosis.model.there[0])
     order = there[np.argsort(values[there], kind="stable")]
-    names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
+    names = [shorten(diagnosis.arms[arm]) for arm in (first, second)]
     above, below = int((effects.low[there] > 0).sum()), int((effects.high[there] < 0).sum())
     half = SHOWN // 2
     ends = f": the {half} largest and the {half} smallest (to_dict() and --json have all)" if len(order) > SHOWN else ""
@@ -184,7 +183,7 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     rows = [["", "rewards", "difference"]]
     for player in shown[::-1]:
         pulls = f"{diagnosis.pulls[player].sum():,}"
-        rows.append([_short(diagnosis.players[player]), pulls, effects.at(player).text("+")])
+        rows.append([shorten(diagnosis.players[player]), pulls, effects.at(player).text("+")])
     if len(order) > SHOWN:
         rows.insert(1 + half, [f"… {len(order) - SHOWN:,} more …", "", ""])
     return DiagnosisAnswer("For whom?", title, rows)
@@ -194,10 +193,10 @@ def _sides(diagnosis: Diagnosis, there: np.ndarray) -> str:
     """Who is likely better off with which of the two arms, if each is likely better for somebody."""
     chances, found = diagnosis.effect_chances[there], []
     for arm, likely in zip(diagnosis.compared, (chances >= LIKELY, chances <= 1 - LIKELY), strict=True):
-        names = [_short(diagnosis.players[player]) for player in there[likely]]
+        names = [shorten(diagnosis.players[player]) for player in there[likely]]
         if not names:
             return ""
-        found.append(f"{_short(diagnosis.arms[arm])} is likely better for {listed(names, LISTED)}")
+        found.append(f"{shorten(diagnosis.arms[arm])} is likely better for {listed(names, LISTED)}")
     unclear = len(there) - int(((chances >= LIKELY) | (chances <= 1 - LIKELY)).sum())
     rest = f" ({plural(unclear, 'player')} could be either)" if unclear else ""
     return f" With a chance of at least {100 * LIKELY:g} % each, {found[0]}, and {found[1]}{rest}."
@@ -268,10 +267,10 @@ def arm_table(diagnosis: Diagnosis) -> list[list[str]]:
     rows = [["arm", "rewards", "players", "at least", "95 % of pairs within", "between"]]
     for arm, name in enumerate(diagnosis.arms):
         pulls = diagnosis.pulls[:, arm]
-        row = [_short(name), f"{pulls.sum():,}", str((pulls > 0).sum()), f"{diagnosis.bounds[arm]:{show}}"]
+        row = [shorten(name), f"{pulls.sum():,}", str((pulls > 0).sum()), f"{diagnosis.bounds[arm]:{show}}"]
         spread = spreads.at(arm)
         row += ["–" if math.isnan(spread.value) else spread.text()]
-        row += [" and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))]
+        row += [" and ".join(map(shorten, diagnosis.pairs[arm] or ("–",)))]
         rows.append([*row, "← broken"] if name in diagnosis.broken else row)
     return rows
 
@@ -285,8 +284,8 @@ def _shared(diagnosis: Diagnosis) -> str | None:
     if f"{shared[least]:.0%}" == f"{shared[most]:.0%}":
         return f"{text}, for every player."
     return (
-        f"{text}: from {shared[least]:.0%} ({_short(diagnosis.players[least])}) "
-        f"to {shared[most]:.0%} ({_short(diagnosis.players[most])})."
+        f"{text}: from {shared[least]:.0%} ({shorten(diagnosis.players[least])}) "
+        f"to {shared[most]:.0%} ({shorten(diagnosis.players[most])})."
     )
 
 
@@ -315,7 +314,3 @@ def _p(p: float) -> str:
 def _decimals(diagnosis: Diagnosis) -> str:
     """A number format with three decimals for rewards in [0, 1], fewer for wider ranges, more for narrower ones."""
     return f".{decimals(diagnosis.low, diagnosis.high, 3)}f"
-
-
-def _short(name: str) -> str:
-    return shorten(name, LONGEST_NAME)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight.logs import SAME, Log, by_cell
+from posse.insight.logs import ROUNDED, Log, by_cell, fixed_shares
 from posse.learner.shares import equal_shares
 from posse.text import listed
 
 UNLIKELY = math.log(1e5)  # one in 1e5 correct logs may be doubted, for each arm and direction
 SEEN = 20  # a player whose rarest seen arm is expected this often has surely seen every arm that it may play
-_ROUNDED = 0.05  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +169,7 @@ def held_out(log: Log) -> Log:
         raise ValueError("arms came or went in this log, so the propensities of its held out decisions differ")
     kept = log.kept(log.holdout)
     each = 1 / len(log.arms)
-    equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=_ROUNDED, atol=0)
+    equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=ROUNDED, atol=0)
     if "changes" not in log.about and not equal:
         raise ValueError(
             "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
@@ -204,9 +203,9 @@ def playable(rows: Rows) -> np.ndarray:
     """Which arms each player can be judged by, [player, arm]: those that it played, or could have played in every row.
 
     Then weights stay fair. That an arm could have been played is known if each row has the probabilities of all arms,
-    or if propensities are fixed, each arm has the same one for all players, and they add up to 1.
+    or if propensities are fixed (`fixed_shares`).
     """
-    if common_design(rows) is not None:
+    if fixed_shares(rows.design) is not None:
         return np.ones(rows.shape, bool)
     pulls = rows.pulls()
     found = (pulls > 0) | (pulls.sum(axis=1) == 0)[:, None]
@@ -215,15 +214,6 @@ def playable(rows: Rows) -> np.ndarray:
         np.add.at(blocked, rows.player, ~(rows.probabilities > 0))  # not on offer, or not known
         found |= blocked == 0
     return found
-
-
-def common_design(rows: Rows) -> np.ndarray | None:
-    """The propensity of each arm, if it is the same for all players and they add up to 1; else None."""
-    if rows.design is None or np.isnan(rows.design).all(axis=0).any():
-        return None
-    least = np.nanmin(rows.design, axis=0)
-    same = np.allclose(np.nanmax(rows.design, axis=0), least, rtol=SAME, atol=0)
-    return least if same and abs(least.sum() - 1) <= _ROUNDED else None
 
 
 def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
@@ -261,7 +251,7 @@ def check_draws(rows: Rows) -> int:
     size, there = pulls.sum(axis=1), np.arange(len(rows.players))
     chance = np.where(np.isnan(rows.design), 0.0, rows.design)
     found = pulls / np.maximum(size, 1)[:, None]
-    near = np.clip(found, (1 - _ROUNDED) * chance, np.minimum((1 + _ROUNDED) * chance, 1))
+    near = np.clip(found, (1 - ROUNDED) * chance, np.minimum((1 + ROUNDED) * chance, 1))
     arm, several = pulls.argmax(axis=1), size > 1
     once, p = several & (pulls[there, arm] == size), near[there, arm]
     k, expected = int(once.sum()), max(float((p**size + (1 - p) ** size)[several].sum()), 1e-300)
@@ -287,9 +277,9 @@ def _chances(rows: Rows, arm: int) -> np.ndarray | None:
     """The propensity of an arm in each row, played or not, NaN where unknown; None if propensities vary."""
     if rows.design is None or rows.adaptive:
         return None
-    common = common_design(rows)
-    if common is not None:
-        return np.full(rows.arm.size, common[arm])
+    known = fixed_shares(rows.design)
+    if known is not None:
+        return np.asarray(known[rows.player, arm])
     least = np.where(np.isnan(rows.design), 1, rows.design).min(axis=1)
     sure = rows.pulls().sum(axis=1) * least >= SEEN
     return np.asarray(np.where(sure, rows.design[:, arm], np.nan)[rows.player])
@@ -301,7 +291,7 @@ def _design(log: Log) -> np.ndarray | None:
     if design is not None and not log.about.get("adaptive"):
         totals = np.nansum(design, axis=1)
         worst = int(totals.argmax())
-        if totals[worst] > 1 + _ROUNDED:
+        if totals[worst] > 1 + ROUNDED:
             raise ValueError(
                 f"the propensities of player {log.players[worst]!r} are the same throughout and add up to "
                 f"{totals[worst]:g} over the arms, but probabilities add up to 1"

@@ -11,7 +11,7 @@ from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
 from posse.insight.evaluation.targets import FIRST_JUDGE, Target
 from posse.insight.logs import left_out as left_out_rewards
-from posse.text import align, align_blocks, bullet, fixed, interval_decimals, listed, plural, shorten, with_ends
+from posse.text import align, align_blocks, bullets, fixed, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
@@ -46,8 +46,7 @@ def to_text(evaluation: Evaluation) -> str:
         made = ["\n".join(block) for block in align_blocks(columns[:2], columns[2:])]  # as many as fit a line
         parts += [f"{title}\n{made[0]}" if title else made[0], *made[1:]]
     parts += [f"… {more}" for more in left_out(evaluation)]
-    parts.append("\n".join(bullet(note) for note in [*kinds_of_intervals(evaluation), *evaluation.notes]))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, bullets([*kinds_of_intervals(evaluation), *evaluation.notes])])
 
 
 def headline(evaluation: Evaluation) -> str:

@@ -11,7 +11,7 @@ from posse.insight.planning.equal_shares import EQUAL, TESTED
 from posse.insight.planning.policies import role
 from posse.learner import Counts
 from posse.simulation import Difference
-from posse.text import align, bullet, fixed, listed, plural
+from posse.text import align, bullets, fixed, listed, plural
 
 if TYPE_CHECKING:
     from posse.insight.planning.api import Plan
@@ -33,9 +33,8 @@ WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
 def to_text(plan: Plan) -> str:
     """Assumptions, table and conclusions, for the terminal."""
-    assumed, concluded = ([bullet(line, WIDTH) for line in lines] for lines in (_assumptions(plan), conclusions(plan)))
-    table = [table_title(plan), *align(policy_table(plan), SIDES)]
-    return "\n".join([*assumed, "", *table, "", *concluded])
+    assumed, concluded = (bullets(lines, WIDTH) for lines in (_assumptions(plan), conclusions(plan)))
+    return "\n".join([assumed, "", table_title(plan), *align(policy_table(plan), SIDES), "", concluded])
 
 
 def conclusions(plan: Plan) -> list[str]:

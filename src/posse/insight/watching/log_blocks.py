@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from posse.insight.columns import EMPIRICAL, Columns, Source
-from posse.insight.logs import SAME, Log, read_log, takes_default
+from posse.insight.logs import Log, fixed_shares, read_log, takes_default
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner.shares import equal_shares
 
-ROUNDED = 0.021  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 _COLUMNS = ("propensity", "observed", "decision", "round", "probabilities", "outcomes")
 
 
@@ -55,7 +54,7 @@ def _with_fixed_shares(log: Log, source: Any, given: bool) -> Log:
 
     They must be `given`: those that are counted in the log itself are not what was planned.
     """
-    each, arms = _fixed_shares(log) if given else None, len(log.arms)
+    each, arms = fixed_shares(log.design()) if given else None, len(log.arms)
     if each is None or log.propensity is None:
         if "probabilities" in Source(source).names:
             raise ValueError(
@@ -68,6 +67,7 @@ def _with_fixed_shares(log: Log, source: Any, given: bool) -> Log:
             "a player and an arm, and add up to 1 over the arms. If all arms were equally likely throughout, say so: "
             f"--propensity 1/{arms} (propensity='1/{arms}'), because the log has {arms} arms"
         )
+    each = each / each.sum(axis=1, keepdims=True)
     low, high = log.about["reward_range"]
     setup = {"policy": {"name": "fixed shares"}, "holdout": 1.0, "floor": 0.0, "low": low, "high": high}
     about = {"setup": setup, "arms": list(log.arms), "first": {"arms": list(log.arms)}, "changes": [], **log.about}
@@ -75,17 +75,3 @@ def _with_fixed_shares(log: Log, source: Any, given: bool) -> Log:
     return replace(
         log, about=about, probabilities=each[log.player], is_decision=drawn, observed=rows + 1.0, rounds=rows
     )
-
-
-def _fixed_shares(log: Log) -> np.ndarray | None:
-    """The probability of each arm for each player, [player, arm], if it is the same throughout; else None.
-
-    An arm that a player happens not to have had is taken to have the probability that it has for all others.
-    """
-    design = log.design()
-    if design is None or np.isnan(design).all(axis=0).any():
-        return None
-    least, most = np.nanmin(design, axis=0), np.nanmax(design, axis=0)
-    each = np.where(np.isnan(design), np.where(most <= (1 + SAME) * least, least, np.nan), design)
-    total = each.sum(axis=1, keepdims=True)
-    return each / total if (np.abs(total - 1) <= ROUNDED).all() else None
