@@ -75,16 +75,12 @@ class Log:
 
     def design(self) -> np.ndarray | None:
         """The propensity of each player and arm, NaN where unknown; None if it varies from row to row."""
-        drawn = np.zeros(self.arm.size, bool) if self.propensity is None else ~np.isnan(self.propensity)
-        if self.propensity is None or not drawn.any():
+        if self.propensity is None:
             return None
-        least, most = np.full(self.shape, np.inf), np.full(self.shape, -np.inf)
-        cells = self.player[drawn], self.arm[drawn]
-        np.minimum.at(least, cells, self.propensity[drawn])
-        np.maximum.at(most, cells, self.propensity[drawn])
-        seen = np.isfinite(least)
-        same = np.allclose(least[seen], most[seen], rtol=SAME, atol=0)
-        return np.where(seen, least, np.nan) if same else None
+        found, drawn = np.full(self.shape, np.nan), ~np.isnan(self.propensity)
+        cells, propensity = (self.player[drawn], self.arm[drawn]), self.propensity[drawn]
+        found[cells] = propensity
+        return found if np.allclose(found[cells], propensity, rtol=SAME, atol=0) else None
 
     def counts(self) -> Counts:
         """Pulls and sums by player and arm, over the rows whose reward is known."""

@@ -219,8 +219,8 @@ def doubtful_arms(rows: Rows) -> Iterator[str]:
     if far and rows.adaptive:
         yield (
             f"the weights of an arm average 1 if it is always on offer, but see {listed(far)}: it was not always on "
-            "offer (a log does not show what choose(available=…) left out), or was played rarely. The intervals allow "
-            "for both, but values may lean to where the model starts (dr) or to the least reward (ips)"
+            "offer, or was played rarely. The intervals allow for both, but values may lean to where the model starts "
+            "(dr) or to the least reward (ips)"
         )
     elif far:
         yield f"weights should average 1, but see {listed(far)}: the propensities do not fit what was played"
