@@ -295,20 +295,20 @@ class Evaluators:
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self._options = rows, (level, estimator)
-        self._made: dict[tuple[int, int, bool], Evaluator] = {}  # by the rows, and whether their targets were learned
+        self._made: dict[tuple[bytes, bool], Evaluator] = {}  # by the rows, and whether their targets were learned
 
     def of(self, *targets: Target) -> Evaluator:
         """The evaluator by the rows that may judge these targets: all that they play was on offer."""
         tables = [target.probabilities for target in targets if target.probabilities is not None]
         played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
-        first, last = self.rows.on_offer(played)
+        there = self.rows.on_offer(played)
         part = next((target.part for target in targets if target.part is not None), None)
-        key = first, last, part is not None
+        key = there.tobytes(), part is not None
         if key not in self._made:
-            places: Any = slice(first, last)
+            places: Any = slice(None) if there.all() else np.flatnonzero(there)
             if part is not None:
                 order = np.argsort(part, kind="stable")
-                places = order[(part[order] >= FIRST_JUDGE) & (first <= order) & (order < last)]
+                places = order[(part[order] >= FIRST_JUDGE) & there[order]]
             self._made[key] = Evaluator(self.rows, *self._options, places)
         return self._made[key]
 

@@ -171,8 +171,7 @@ def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget, *, learn
     part, whole = rows.arm.size, everything.arm.size
     if part < whole and not learned:
         yield (
-            f"{scored.name} is judged by {part:,} of the {whole:,} rows, from the time when all that it plays was on "
-            "offer: arms came or went"
+            f"{scored.name} is judged by {part:,} of the {whole:,} rows: those in which all that it plays was on offer"
         )
     blind = float(((rows.propensity >= CERTAIN) & (scored.weights < CERTAIN)).mean())
     if blind > 0:
