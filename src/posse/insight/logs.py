@@ -334,10 +334,7 @@ def with_range(counts: Counts, reward_range: Any = None) -> Counts:
             f"{counts.arms[arm]!r}, but rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}"
         )
     squares = counts.squares
-    if squares is not None and (low, high) != (
-        counts.low,
-        counts.high,
-    ):  # x on the old scale is (x − a) / b on this one
+    if squares is not None:  # x on the old scale is (x − a) / b on this one
         a, b = ((end - counts.low) / (counts.high - counts.low) for end in (low, high + counts.low - low))
         on_old = (sums - counts.low * pulls) / (counts.high - counts.low)
         squares = (squares - 2 * a * on_old + a * a * pulls) / (b * b)

@@ -134,9 +134,8 @@ def costs(conclusion: Conclusion) -> list[str]:
     rare = [shorten(arm.name) for arm in conclusion.arms if arm.offered and arm.share < RARE]
     if conclusion.winner is None and rare:
         found.append(
-            f"Going on as now will hardly bring a guarantee: {listed(rare, 3)} "
-            f"{'is' if len(rare) == 1 else 'are'} chosen in less than {percent(RARE)} of the decisions. Give every arm "
-            "a least share, such as 5 %."
+            f"Going on as now will hardly bring a guarantee: the share of {listed(rare, 3)} is below {percent(RARE)}. "
+            "Give every arm a least share, such as 5 %."
         )
     return found
 

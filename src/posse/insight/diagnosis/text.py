@@ -11,8 +11,7 @@ import numpy as np
 from posse.insight.diagnosis.attributes import SIGNIFICANT as SIGNIFICANT
 from posse.insight.diagnosis.attributes import explained
 from posse.insight.planning.planned_run import PART
-from posse.insight.planning.text import with_interval
-from posse.simulation import Difference
+from posse.insight.planning.text import percent
 from posse.text import align, decimals, listed, plural, shorten, wrap
 
 if TYPE_CHECKING:
@@ -222,13 +221,13 @@ def _which(diagnosis: Diagnosis) -> DiagnosisAnswer:
         f"{found} The ε that most pairs keep need not be the one that saves most. With as much traffic again, "
         f"{advice} would do best here. Each choice saves, of what learning alone loses:"
     )
-    rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
+    rows = [["", "saves", ""], ["PosseTS", percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
         which = "the best ε tried" if place == best else _right(plan)
-        rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", _percent(savings[place]), which])
+        rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", percent(savings[place]), which])
     if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
-        rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
-    rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
+        rows.append([plan.labels[plan.given], percent(plan.saving(plan.given)), "the ε stated"])
+    rows.append(["Naive-Agg", percent(plan.saving(plan.pooled)), "pools blindly"])
     return DiagnosisAnswer("Which ε?", title, rows)
 
 
@@ -242,10 +241,6 @@ def plannable(pulls: np.ndarray) -> bool:
     """Whether a run can be planned from these pulls, [player, arm]: arms have rewards, and some arm two players'."""
     players = (pulls > 0).sum(axis=0)
     return bool(len(players) > 1 and players.min() > 0 and players.max() > 1)
-
-
-def _percent(saving: Difference) -> str:
-    return with_interval(saving, 100, " %")
 
 
 def _stated(diagnosis: Diagnosis) -> DiagnosisAnswer:

@@ -6,6 +6,7 @@ probability with which it was played. Every estimator here is the mean of one sc
 
 import math
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +18,6 @@ PRIOR = 10.0  # how many rows the model's prior means are worth: an arm's mean f
 STEADY = 100  # how many rows a variance that all players share is worth
 TAUS = np.concatenate([[0.0], np.geomspace(0.02, 4, 48)])  # how far values may vary between players, in their scale
 ENOUGH = 10  # how often the largest possible squared deviation the scores' squared deviations must add up to
-
-
-def ips_scores(weights: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-    """w r: inverse propensity scoring (Horvitz and Thompson, 1952). Unbiased, noisy where weights are large.
-
-    >>> ips_scores(np.array([2.0, 0.0, 2.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0])).mean()
-    np.float64(0.5)
-    """
-    return weights * rewards
 
 
 def snips_scores(weights: np.ndarray, rewards: np.ndarray) -> np.ndarray:
@@ -43,11 +35,15 @@ def snips_scores(weights: np.ndarray, rewards: np.ndarray) -> np.ndarray:
     return np.asarray(value + weights * (rewards - value) / (total / rewards.size))
 
 
-def dr_scores(weights: np.ndarray, rewards: np.ndarray, expected: np.ndarray, modelled: np.ndarray) -> np.ndarray:
+def dr_scores(weights: np.ndarray, rewards: np.ndarray, expected: Any = 0.0, modelled: Any = 0.0) -> np.ndarray:
     """Σ_a π(a|p) q(p, a) + w (r − q(p, a)): doubly robust (Robins, Rotnitzky and Zhao, 1994; Dudík and others, 2011).
 
     `expected` is the first sum and `modelled` is q of the arm that was played. Unbiased whatever q is, as long as q
-    does not rest on the row's own reward; the better q, the less noise.
+    does not rest on the row's own reward; the better q, the less noise. Without a model, q = 0, it is w r: inverse
+    propensity scoring (Horvitz and Thompson, 1952), noisy where weights are large.
+
+    >>> dr_scores(np.array([2.0, 0.0, 2.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0])).mean()
+    np.float64(0.5)
     """
     return expected + weights * (rewards - modelled)
 

@@ -268,7 +268,7 @@ class Evaluator:
             estimator = "dr" if plenty else "snips"
         if estimator == "dr":
             return np.asarray(scored.doubly_robust[chosen]), estimator
-        score = estimators.ips_scores if estimator == "ips" else estimators.snips_scores
+        score = estimators.dr_scores if estimator == "ips" else estimators.snips_scores
         return score(weights, rewards), estimator
 
     def chosen(self, group: int | None) -> Any:

@@ -146,22 +146,18 @@ def held_out(log: Log) -> Log:
     if log.holdout is None or not log.holdout.any():
         raise ValueError("the log has no decisions that were held out; posse.Learner(..., holdout=0.1) holds some out")
     kept, each = log.kept(log.holdout), 1 / len(log.arms)
-    drawn: np.ndarray | None = None
+    equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=ROUNDED, atol=0)
+    drawn = np.full((kept.arm.size, len(log.arms)), each)
     if kept.probabilities is not None and kept.rounds is not None and not np.isnan(kept.probabilities).any():
         drawn = equal_shares(log.about, kept.rounds, kept.probabilities > 0)
     elif any(change.get("kind") in ("add arm", "retire arm") for change in log.about.get("changes", ())):
         raise ValueError("arms came or went in this log, so the propensities of its held out decisions differ")
-    elif "changes" not in log.about and not np.allclose(
-        np.nan if kept.propensity is None else kept.propensity, each, rtol=ROUNDED, atol=0
-    ):
+    elif "changes" not in log.about and not equal:
         raise ValueError(
             "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
             f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
         )
-    if drawn is None or (drawn == each).all():
-        propensity, drawn = np.full(kept.player.size, each), None
-    else:
-        propensity = drawn[np.arange(kept.arm.size), kept.arm]
+    propensity = drawn[np.arange(kept.arm.size), kept.arm]
     return replace(kept, propensity=propensity, probabilities=drawn, about={**log.about, "adaptive": False})
 
 

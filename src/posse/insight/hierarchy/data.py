@@ -46,13 +46,12 @@ class PlayerData:
         default = getattr(setup, "default_reward", None) is not None
         forgets = getattr(getattr(setup, "policy", None), "forget", None) is not None
         by_log = (default or forgets) and getattr(setup, "keep_log", False)  # which then has more than the counts
-        if callable(getattr(source, "counts", None)) and not by_log:
+        given = isinstance(source, Counts)
+        if given or (callable(getattr(source, "counts", None)) and not by_log):
             weights = getattr(source, "shared_weights", None)
-            counts, shared = source.counts(), None if weights is None else np.asarray(weights())
-            counts = with_attributes(with_range(counts, reward_range), attributes)
+            shared = None if weights is None else np.asarray(weights())
+            counts = with_attributes(with_range(source if given else source.counts(), reward_range), attributes)
             return cls(counts, shared=shared, notes=(NO_LOG,) * default + (FORGETS,) * forgets)
-        if isinstance(source, Counts):
-            return cls(with_attributes(with_range(source, reward_range), attributes))
         how: dict[str, Any] = {"attributes": attributes, "in_order": True, "reward_range": reward_range}
         log = read_log(source, columns, also=("shared", "decision"), **how)
         return cls(with_attributes(log.counts(), attributes), log, notes=tuple(log.left_out()))
