@@ -176,16 +176,12 @@ def arm_table(conclusion: Conclusion) -> list[list[str]]:
     rows = [["arm", "rewards", "share now", "likely mean", "mean within", f"{leader} minus it", "chance of best"]]
     digits, apart = decimals(conclusion.setup["low"], conclusion.setup["high"], 4), known_differences(conclusion)
     for arm in ordered(conclusion):
-        mean = (fixed(arm.expected, digits), _ends(arm.mean, arm.low, arm.high)) if arm.answers else ("–", "–")
+        ends = with_ends(arm.mean, arm.low, arm.high).partition(" ")[2]
+        mean = (fixed(arm.expected, digits), ends) if arm.answers else ("–", "–")
         share, best = (percent(arm.share), chance(arm.chance)) if arm.offered else ("retired", "–")
         difference = apart.get(arm.name, "–").partition(" ")
         rows.append([shorten(arm.name), f"{arm.answers:,}", share, *mean, difference[2] or difference[0], best])
     return rows
-
-
-def _ends(value: float, low: float, high: float) -> str:
-    """The ends of an interval, without the value."""
-    return with_ends(value, low, high).partition(" ")[2]
 
 
 def known_differences(conclusion: Conclusion) -> dict[str, str]:

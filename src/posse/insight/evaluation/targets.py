@@ -36,9 +36,9 @@ class FixedPolicy:
 
     def probabilities(self, player: str) -> dict[str, float]:
         """The probability with which the player plays each arm; arms that are not named have none."""
-        if player not in self.table and "*" not in self.table:
+        entry = self.table.get(player, self.table.get("*"))
+        if entry is None:
             raise ValueError(f"{self.name} has nothing for player {player!r}; '*' is everybody who is not named")
-        entry = self.table[player] if player in self.table else self.table["*"]
         return {entry: 1.0} if isinstance(entry, str) else dict(entry)
 
 

@@ -198,8 +198,8 @@ def share_checks(evidence: WatchEvidence) -> list[ShareCheck]:
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:
     """An effect in units of the rewards. No two means differ by more than their range, so nothing is beyond it."""
     counts, *ends = found.path(INTERVAL)
-    path = zip(counts.tolist(), *((scale * np.clip(each, -1, 1)).tolist() for each in ends), strict=True)
-    value, low, high = (scale * min(max(each, -1.0), 1.0) for each in found.estimate(INTERVAL))
+    path = list(zip(counts.tolist(), *((scale * np.clip(each, -1, 1)).tolist() for each in ends), strict=True))
+    _, value, low, high = path[-1]
     return Effect(against, found.count, value, low, high, tuple(path))
 
 
