@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import conclude_coverage
 import numpy as np
@@ -24,6 +25,7 @@ from posse.insight.watching.evidence import DecisionBlock
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
 
+STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
 ARMS, PLAYERS = ["today", "new", "free"], ["north", "south"]
 MEANS = np.array([[0.1, 0.4, 0.9], [0.9, 0.4, 0.1]])
 
@@ -468,6 +470,16 @@ def test_a_trial_with_unequal_shares_is_concluded_and_watched(shares):
         conclude(log, propensity="empirical")
     with pytest.raises(ValueError, match="the same throughout"):
         conclude(trial(shares, np.array(shares) / 2))
+
+
+@pytest.mark.skipif(not STROKE.exists(), reason="the stroke trial's data is not here")
+def test_the_stroke_trial_is_concluded_by_its_own_shares_of_a_quarter_and_an_eighth():
+    found = conclude(STROKE, reward="alive_14_days")
+    assert (found.winner, found.doubts, len(found.players)) == (None, (), 36)
+    assert {round(arm.share, 3) for arm in found.arms} == {0.125, 0.25}
+    assert all(arm.low < arm.expected < arm.high < arm.low + 0.06 for arm in found.arms)
+    wrong = conclude(STROKE, reward="alive_14_days", propensity="1/6")
+    assert wrong.verdict.startswith("Nothing can be concluded. ALARM: ")
 
 
 def test_nothing_is_concluded_from_a_log_whose_probabilities_are_not_what_was_done():
