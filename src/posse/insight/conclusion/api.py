@@ -15,10 +15,9 @@ from posse.insight.conclusion import text
 from posse.insight.conclusion.chances import BestChances, best_chances, on_offer
 from posse.insight.conclusion.evidence import ConclusionEvidence
 from posse.insight.logs import Log, takes_default
-from posse.insight.watching.api import share_checks
+from posse.insight.watching.api import watch_of
 from posse.insight.watching.evidence import WatchEvidence
 from posse.insight.watching.log_blocks import log_blocks
-from posse.insight.watching.text import check_sentence
 from posse.learner import Counts
 from posse.notebook import PRINT, Summarized, Summary
 from posse.text import plain, to_json
@@ -204,7 +203,7 @@ def conclude(
     checks = WatchEvidence(len(log.about["first"]["arms"]), arrivals=not takes_default(log.about["setup"]))
     checks.add_choices(blocks.choices)
     checks.add_answers(blocks.answers)
-    doubts = [check_sentence(check, log.arms) for check in share_checks(checks) if check.alarm]
+    doubts = watch_of(checks, log.about["setup"], log.arms).doubts
     counts = log.counts()
     best = best_chances(counts, offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
@@ -267,7 +266,7 @@ def conclusion_of(
         own_loss=best.own_loss,
         going_loss=best.going_loss,
         best=best,
-        alone=max(len(counts.players) - evidence.most_players, 0),
+        alone=max(len(counts.players) - evidence.cells // len(names) ** 2, 0),
         alarms=tuple(alarms),
         notes=tuple(notes),
         doubts=tuple(doubts),

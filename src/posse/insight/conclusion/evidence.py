@@ -86,7 +86,7 @@ class ConclusionEvidence:
 
     def __init__(self, arms: int, *, tolerance: float = 0.0, level: float = 0.05, cells: int = CELLS) -> None:
         self.tolerance, self.level = tolerance, level
-        self._first, self._cells, self._guess = arms, cells, RewardGuess(arms)
+        self._first, self.cells, self._guess = arms, cells, RewardGuess(arms)
         # By [scope, arm, arm]; scope 0 is everybody, p + 1 is player p:
         self.counts: np.ndarray = np.zeros((1, arms, arms))
         self.since = np.zeros((1, arms, arms), np.int64)  # after how many answers i was shown to beat j; 0: not yet
@@ -103,11 +103,6 @@ class ConclusionEvidence:
     def players(self) -> int:
         """How many players have evidence of their own."""
         return len(self.counts) - 1
-
-    @property
-    def most_players(self) -> int:
-        """How many players can have it: memory is bounded."""
-        return int(self._cells // self.counts.shape[1] ** 2)
 
     def add_answers(self, block: DecisionBlock) -> None:
         """Take in decisions with rewards in the order in which the rewards came, and look."""
@@ -216,7 +211,7 @@ class ConclusionEvidence:
     def _grow(self, players: int, arms: int) -> None:
         """Make room for players, as far as memory allows, and for arms."""
         scopes, known = self.counts.shape[:2]
-        most = 1 + self._cells // arms**2
+        most = 1 + self.cells // arms**2
         room = min(max(players + 1, scopes), most)
         if room > scopes:
             room = min(max(room, scopes + scopes // 4), most)  # in steps, so that joining costs little

@@ -124,20 +124,21 @@ def costs(conclusion: Conclusion) -> list[str]:
         f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, compared with each player's best "
         "arm. Going on cannot gain more than that.",
         f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
-        f"than shipping {arm} for everybody."
-        + " That is the price of waiting for a guarantee."
-        * (conclusion.winner is None and going > ship),
+        f"than shipping it{_price(conclusion)}.",
     ]
     if len(conclusion.players) > 1:
         own = _reward(conclusion.own_loss)
         found.append(f"Giving each player the arm with its highest expected reward loses {own} in 1,000 decisions.")
+    return found
+
+
+def _price(conclusion: Conclusion) -> str:
+    """What is paid for by earning less, if nothing is shown yet; or that it is hardly to be had."""
     rare = [shorten(arm.name) for arm in conclusion.arms if arm.offered and arm.share < RARE]
     if conclusion.winner is None and rare:
-        found.append(
-            f"Going on as now will hardly bring a guarantee: the share of {listed(rare, 3)} is below {percent(RARE)}. "
-            "Give every arm a least share, such as 5 %."
-        )
-    return found
+        return f". It will hardly bring a guarantee, because the share of {listed(rare, 3)} is below {percent(RARE)}"
+    paid = conclusion.winner is None and conclusion.going_loss > conclusion.ship_loss
+    return ", the price of a guarantee" if paid else ""
 
 
 def _reward(each: float) -> str:

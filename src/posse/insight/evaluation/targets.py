@@ -14,11 +14,8 @@ from posse.learner import Counts
 from posse.policies import all_policies
 from posse.text import listed
 
-LOGGED = "logged"
-UNIFORM = "uniform"
-BEST = "best"
+LOGGED, UNIFORM, BEST, SEGMENTS = "logged", "uniform", "best", "segments"
 BY = f"{BEST} by "
-SEGMENTS = "segments"
 PARTS = np.array([2, 0, 3, 1, 4])  # in the order in which rows are dealt: a single row of a player and arm judges
 FIRST_JUDGE = 2  # the first part of the rows that judges what those before it say is best
 

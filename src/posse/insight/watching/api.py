@@ -93,6 +93,11 @@ class Watch(Summarized):
         checks = [each for each in self.checks if each.alarm]
         return (*checks, *(each for each in self.guards if each.alarm))
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Alarms of the checks in words: then no estimate from this log can be trusted."""
+        return tuple(text.check_sentence(each, self.arms) for each in self.checks if each.alarm)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data that JSON can hold; NaN and infinities become None."""
         return dict(plain(self))
@@ -175,24 +180,19 @@ def watch_of(
     notes: Sequence[str] = (),
 ) -> Watch:
     """What the evidence says, in the units of the rewards; `arms` are the names of all arms."""
-    checks = share_checks(evidence)
-    effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
-    scale = setup["high"] - setup["low"]
-    found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
-    notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
-    return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
-
-
-def share_checks(evidence: WatchEvidence) -> list[ShareCheck]:
-    """The check of choices, and that of rewards if there is one."""
     kinds = {"choices": evidence.choices, "rewards": evidence.answers}
-    return [
+    checks = [
         ShareCheck(
             name, found.count, found.level, found.peak, found.alarm, tuple(found.path()), tuple(found.deviations())
         )
         for name, found in kinds.items()
         if found is not None
     ]
+    effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
+    scale = setup["high"] - setup["low"]
+    found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
+    notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
+    return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
 
 
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:
