@@ -442,3 +442,12 @@ def index(n, s, phi, c, V, log_T=None):
     z = boundary(n + n0 + phi, log_T)
     f = n * m * (1 - m) / (n * m * (1 - m) + z**2 / 8)
     return center + 0.6 * f * z * sd, sd * math.sqrt(1 - 0.91 * f)
+
+
+def part_labels(coder):
+    """What each part of a coder is called: 'region', 'slope of age', 'region × device'."""
+    names = list(coder.attributes.kinds)
+    return [
+        f"slope of {names[of[0]]}" if of[0] == of[-1] and len(of) == 2 else " × ".join(names[each] for each in of)
+        for of in coder._parts
+    ]

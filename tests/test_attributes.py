@@ -165,11 +165,11 @@ class TestNames:
 class TestCodes:
     def test_parts_are_categories_slopes_bins_and_pairs(self):
         coder = Coder(Attributes(KINDS))
-        assert coder.labels() == [
+        assert naive_posse.part_labels(coder) == [
             *("region", "device", "slope of age", "age"),
             *("region × device", "region × age", "device × age"),
         ]
-        assert coder.parts == len(coder.labels()) == len(coder.part_of)
+        assert coder.parts == len(naive_posse.part_labels(coder)) == len(coder.part_of)
 
     def test_columns_come_in_the_order_of_values(self):
         coder = Coder(Attributes({"region": "category", "age": [18, 30]}))  # the parts: region, slope, age, pair

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import conclude_coverage
 import numpy as np
@@ -24,6 +25,7 @@ from posse.insight.watching.evidence import DecisionBlock
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
 
+STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
 ARMS, PLAYERS = ["today", "new", "free"], ["north", "south"]
 MEANS = np.array([[0.1, 0.4, 0.9], [0.9, 0.4, 0.1]])
 
@@ -98,11 +100,11 @@ def test_one_arm_for_everybody():
     assert found.going_loss > found.ship_loss
 
 
-def test_without_a_difference_it_says_to_go_on_and_a_tolerance_ends_it():
+def test_without_a_difference_nothing_is_shown_and_a_tolerance_ends_it():
     learner = learned(700, np.full((2, 3), 0.5), floor=0.3)
     strict, close = conclude(learner), conclude(learner, tolerance=0.3)
     assert strict.winner is None
-    assert strict.verdict.startswith("Go on: no arm is shown to be the best for everybody yet; most likely it is ")
+    assert strict.verdict.startswith("No arm is shown to be the best for everybody yet; most likely it is ")
     assert close.winner is not None
     assert close.verdict == f"Ship {close.winner} for everybody: no other arm is better by more than 0.3."
     assert all(player.winner in (None, close.winner) for player in close.players)  # if it will do, it is the one
@@ -120,6 +122,42 @@ def test_a_retired_arm_need_not_be_beaten_and_cannot_be_shipped():
     learner.retire_arm("free")
     learner.retire_arm("new")
     assert conclude(learner).verdict == "There is nothing to decide: today is the only arm on offer."
+
+
+def test_what_a_retired_arm_got_goes_to_the_others():
+    """The best arm, which nearly always was chosen, retires: what going on earns is about the two that are left."""
+    learner = learned(300, np.tile([0.1, 0.3, 0.9], (2, 1)))
+    learner.retire_arm("free")
+    found = conclude(learner)
+    assert [arm.offered for arm in found.arms] == [True, True, False]
+    assert sum(arm.share for arm in found.arms) == pytest.approx(1)
+    means = [arm.expected for arm in found.arms]
+    going = found.arm("today").share * (means[1] - means[0])
+    assert found.going_loss - found.ship_loss == pytest.approx(going, abs=0.02) != pytest.approx(0, abs=0.02)
+    learner.retire_arm("new")
+    assert conclude(learner).arm("today").share == pytest.approx(1)
+
+
+def test_an_arm_that_is_never_tried_is_named_because_nothing_more_can_be_shown():
+    random = np.random.default_rng(1)
+    for policy, named in ((posse.IndUCB(), True), (posse.IndTS(), False)):
+        learner = posse.Learner(policy, ["x", "y"], ["a"], seed=1, floor=0.05 * (not named), clock=lambda: 0.0)
+        for _ in range(200):
+            made = learner.choose("a")
+            learner.observe(made, float(random.random() < (0.6 if made.arm == "y" else 0.4)))
+        found = conclude(learner)
+        assert (
+            "It will hardly bring a guarantee, because the share of x is below 1 %" in text.costs(found)[1]
+        ) == named
+
+
+def test_few_rewards_say_little_and_nothing_impossible():
+    """Nobody without rewards is said to be left out, and no difference is beyond the range of rewards."""
+    learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a", "b"], seed=1, clock=lambda: 0.0, reward_range=(0, 10))
+    learner.observe(learner.choose("a"), 10)
+    found = conclude(learner)
+    assert found.alone == 0
+    assert (found.differences[0].low, found.differences[0].high) == (-10, 10)
 
 
 def test_rewards_in_other_units():
@@ -219,14 +257,15 @@ def test_sentences_never_contradict_the_numbers(split):
         found = replace(start, winner=winner, leader=leader, players=players, arms=arms, since=9, **losses)
         verdict = found.verdict
         assert (f"Ship {winner} for everybody" in verdict) == (winner is not None)
-        assert ("no arm is shown to be the best" in verdict) == (winner is None)
+        assert ("no arm is shown to be the best" in verdict.lower()) == (winner is None)
         for player in players:
             own = player.winner not in (None, winner)
             assert (player.name in verdict) == own
-        assert verdict.startswith("Go on") == (winner is None and not any(each.winner for each in players))
+        open_, less = winner is None and not any(each.winner for each in players), found.going_loss > found.ship_loss
+        assert verdict.startswith("Go on") == (open_ and not less), "never beside words that it earns less"
         assert verdict.split(".")[0] in str(found).replace("\n", " ")
-        less = found.going_loss >= found.ship_loss
         assert re.search(rf"Going on as now earns about [\d.]+ {'less' if less else 'more'}", text.costs(found)[1])
+        assert ("the price of a guarantee" in text.costs(found)[1]) == (less and winner is None)
         doubted = winner is not None and max(arms, key=lambda each: each.chance).name != winner
         doubted &= max(each.chance for each in arms) > 0.5
         assert any("means seem to have changed" in each for each in text.cautions(found)) == doubted
@@ -403,10 +442,57 @@ def test_a_log_with_equal_shares_is_concluded_and_watched_like_a_holdout(tmp_pat
     options = [part for name, value in columns.items() for part in (f"--{name}", value)]
     assert main(["conclude", str(file), *options, "--html", str(tmp_path / "page.html")]) == 0
     assert main(["watch", str(file), *options]) == 0
-    assert "all decisions are held out" in capsys.readouterr().out
+    assert "arms were drawn with fixed shares throughout" in capsys.readouterr().out
     for propensity in ("propensity", 0.5):
         with pytest.raises(ValueError, match=r"say so: --propensity 1/3 .*, because the log has 3 arms"):
             conclude(file, **columns | {"propensity": propensity})
+
+
+def trial(shares, said, rows=6000, seed=4):
+    """A trial with fixed shares, [player, arm]; what it says of them may be something else. The last arm is best."""
+    random, shares = np.random.default_rng(seed), np.array(shares)
+    player = random.integers(len(shares), size=rows)
+    arm = (random.random(rows)[:, None] > shares.cumsum(axis=1)[player]).sum(axis=1)
+    reward = random.random(rows) < np.array([0.2, 0.2, 0.35])[arm]
+    names = {"player": np.array(["a", "b"])[player], "arm": np.array(["x", "y", "z"])[arm]}
+    return pyarrow.table({**names, "reward": reward * 1.0, "propensity": np.array(said)[player, arm]})
+
+
+EVEN, UNEVEN = [[0.5, 0.25, 0.25]] * 2, [[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]]
+
+
+@pytest.mark.parametrize("shares", [EVEN, UNEVEN], ids=["the same for all", "of each player"])
+def test_a_trial_with_unequal_shares_is_concluded_and_watched(shares):
+    log = trial(shares, shares)
+    found = conclude(log)
+    assert found.verdict == "Ship z for everybody: it is better than every other arm."
+    assert all(arm.low < mean < arm.high for arm, mean in zip(found.arms, (0.2, 0.2, 0.35), strict=True))
+    assert [check.alarm for check in watch(log).checks] == [None, None]
+    with pytest.raises(ValueError, match="the same throughout"):
+        conclude(log, propensity="empirical")
+    with pytest.raises(ValueError, match="the same throughout"):
+        conclude(trial(shares, np.array(shares) / 2))
+
+
+@pytest.mark.skipif(not STROKE.exists(), reason="the stroke trial's data is not here")
+def test_the_stroke_trial_is_concluded_by_its_own_shares_of_a_quarter_and_an_eighth():
+    found = conclude(STROKE, reward="alive_14_days")
+    assert (found.winner, found.doubts, len(found.players)) == (None, (), 36)
+    assert {round(arm.share, 3) for arm in found.arms} == {0.125, 0.25}
+    assert all(arm.low < arm.expected < arm.high < arm.low + 0.06 for arm in found.arms)
+    wrong = conclude(STROKE, reward="alive_14_days", propensity="1/6")
+    assert wrong.verdict.startswith("Nothing can be concluded. ALARM: ")
+
+
+def test_nothing_is_concluded_from_a_log_whose_probabilities_are_not_what_was_done():
+    """The verdict and the checks of the watch agree. Believed, the wrong shares would have shown a wrong mean of x."""
+    log = trial(EVEN, [[1 / 3] * 3] * 2)
+    found, checks = conclude(log), watch(log).checks
+    assert found.winner is not None
+    assert checks[0].alarm is not None
+    assert found.verdict.startswith("Nothing can be concluded. ALARM: ")
+    assert found.verdict in found.page(watch(log)).replace("&#39;", "'")
+    assert text.costs(found) == []
 
 
 def test_a_log_that_lost_its_metadata_says_so(split):

@@ -128,6 +128,26 @@ def test_a_log_of_before_in_which_such_decisions_were_given_up_is_called_wrong(l
         assert "77 decisions were given up by an older posse" in text(found)
 
 
+# ---------------------------------------------------------------- a policy that forgets
+
+
+def test_what_a_policy_forgets_counts_for_all_analyses_and_where_there_is_no_log_they_say_so():
+    """Guarantees are about all rewards: what is left of them is new with every half-life, and some day misleads."""
+
+    def forgetful(**options):
+        policy = posse.IndTS(forget=50)
+        learner = posse.Learner(policy, ["a", "b"], SHOPS, seed=1, holdout=0.2, clock=lambda: 0.0, **options)
+        for number in range(120):
+            learner.observe(dict.fromkeys(learner.choose(SHOPS), number % 2))
+        return learner
+
+    learner = forgetful()
+    assert learner.counts().pulls.sum() < conclude(learner).answers == diagnose(learner).pulls.sum()
+    found = diagnose(forgetful(keep_log=False))
+    assert found.pulls.sum() < conclude(learner).answers
+    assert "no interval or alarm is guaranteed at more than one look" in text(found)
+
+
 # ---------------------------------------------------------------- how much rewards vary
 
 

@@ -85,7 +85,7 @@ class TestOracle:
 
 def effects_of(said, coder, part):
     """Each value's effect on each arm and its variance, [arm, value], of the part that is called so."""
-    place = coder.labels().index(part)
+    place = naive_posse.part_labels(coder).index(part)
     known = [column for column in range(coder.parts, len(coder.part_of)) if coder.part_of[column] == place]
     return said.of_value[:, :, known]
 

@@ -258,8 +258,9 @@ class TestCoverageOnAdaptiveLogs:
         with pytest.raises(ValueError, match="a learner held out can"):
             evaluate(learner.log(), posse.IndTS())
         learner.add_arm("z")
+        assert evaluate(learner.log(), "x", holdout=True).of("x").value == evaluation.of("x").value
         with pytest.raises(ValueError, match="came or went"):
-            evaluate(learner.log(), "x", holdout=True)
+            evaluate(learner.log().drop_columns(["probabilities"]), "x", holdout=True)
         with pytest.raises(ValueError, match="no decisions that were held out"):
             evaluate(table(["a"] * 4, ["x", "y"] * 2, [0.5] * 4, [1.0, 0.0, 1.0, 1.0]), "x", holdout=True)
 

@@ -51,6 +51,8 @@ class TestGroupsAndDifferences:
         assert evaluation.of("a1").difference.shrunken is None
         for player in ("p0", "p1"):
             assert f"{evaluation.of('a1', player).difference.value:+.3f} [" in str(evaluation)
+        assert "−" in str(turned := evaluate(log, "a0", against="a1"))
+        assert "-0" not in str(turned), "one minus sign throughout"
 
     def test_digits_follow_the_interval(self):
         rng = np.random.default_rng(1)

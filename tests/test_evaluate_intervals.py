@@ -130,10 +130,28 @@ class TestIntervalsByHand:
         assert estimators.normal_interval(np.array([0.5]), 0.05) == (-math.inf, math.inf)
         assert estimators.normal_interval(np.array([0.5, 0.5]), 0.05) == (0.5, 0.5)
 
-    def test_hoeffdings_interval(self):
-        half = math.sqrt(math.log(40) / 100)
-        interval = estimators.hoeffding_interval(np.repeat([0.0, 1.0], [20, 30]), 0.05)
+    def test_of_few_rewards_it_is_azumas_and_of_rare_ones_that_of_their_variance(self):
+        half = math.sqrt(math.log(80) / 100)
+        interval = estimators.martingale_interval(np.tile([0.0, 1.0, 1.0, 0.0, 1.0], 10), 0.05)
         assert interval == pytest.approx((0.6 - half, 0.6 + half))
+        rare = np.zeros(8000)
+        rare[::1600] = 1
+        low, high = estimators.martingale_interval(rare, 0.05)
+        assert -0.002 < low < 5 / 8000 < high < 0.003
+
+    def test_it_holds_if_means_go_by_the_past(self):
+        """Arms of 0.3 % and 2 %: the second is played while the newest hundred rewards have a 1, else the first."""
+        rng, wrong, normal = np.random.default_rng(5), 0, 0
+        for _ in range(200):
+            rewards, means = np.zeros(200), np.zeros(200)
+            for row in range(200):
+                means[row] = 0.02 if rewards[max(row - 100, 0) : row].any() else 0.003
+                rewards[row] = rng.random() < means[row]
+            low, high = estimators.martingale_interval(rewards, 0.05)
+            wrong += not low <= means.mean() <= high
+            low, high = estimators.normal_interval(rewards, 0.05)
+            normal += not low <= means.mean() <= high
+        assert wrong <= 10 < normal, "the negative control: a normal interval"
 
     def test_without_any_weight_there_is_nothing_to_say(self):
         assert estimators.effective_rows(np.zeros(3)) == 0.0
@@ -153,7 +171,7 @@ class TestWhichInterval:
         [
             (8, False, "betting", "betting"),
             (400, False, "normal", "normal"),
-            (8, True, "weighted", "hoeffding"),
+            (8, True, "weighted", "martingale"),
             (400, True, "weighted", "normal"),
         ],
     )
@@ -224,9 +242,9 @@ class TestWeighting:
         text = " ".join(str(evaluate(log, "x", against="y")).split())
         assert "They hold for one look at the log, if the arms' means stay the same over time" in text
 
-    def test_an_arm_that_was_not_available_has_the_propensity_0(self):
-        learner = posse.Learner(posse.IndTS(), ["x", "y", "z"], ["a"], seed=4)
-        rng = np.random.default_rng(4)
+    def test_rows_in_which_an_arm_was_not_available_say_nothing_about_it(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y", "z"], ["a"], seed=5)
+        rng = np.random.default_rng(5)
         for number in range(300):
             decision = learner.choose("a", available=["x", "y"] if number % 2 else None)
             learner.observe(decision.id, float(rng.random() < (0.2 if decision.arm == "z" else 0.7)))

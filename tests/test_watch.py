@@ -393,6 +393,15 @@ class TestWatch:
             watch({}, level=2)
 
 
+def test_one_decision_shows_and_all_panels_have_the_same_decisions_below_each_other():
+    learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=1, holdout=0.2, clock=lambda: 0.0)
+    learner.observe(learner.choose("a"), 1.0)
+    assert "as far as 1 decision shows (" in str(watch(learner))
+    for _ in range(200):
+        learner.observe(learner.choose("a"), 1.0)
+    assert len({axes.get_xlim() for axes in watch(learner).figure().axes}) == 1
+
+
 def test_guards_have_means_intervals_and_alarms():
     outcomes = {
         "refund": Outcome(at_most=0.05),

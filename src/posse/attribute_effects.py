@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.attributes import MOST_VALUES, Attributes
+from posse.attributes import MOST_VALUES, Attributes, is_number
 from posse.checks import number, whole
 
 MOST_COMBINATIONS = 1_000_000
@@ -56,7 +56,7 @@ class AttributeEffects:
         self.numbers = int(self._parts[-1])  # random numbers that a problem takes
 
     def _effect(self, of: tuple[int, ...], share: float) -> "_Effect":
-        slope = len(of) == 1 and _is_number(list(self.attributes.kinds.values())[of[0]])
+        slope = len(of) == 1 and is_number(list(self.attributes.kinds.values())[of[0]])
         return _Effect(of, tuple(self._sizes[place] for place in of), share, slope)
 
     def draw(self, draws: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:
@@ -144,13 +144,9 @@ def _kind(name: str, given: Any) -> Any:
     return [f"{name} {value}" for value in range(1, size + 1)]
 
 
-def _is_number(kind: Any) -> bool:
-    return not isinstance(kind[0], str)
-
-
 def _examples(kind: Any) -> list[Any]:
     """A value of each category, or a number in each bin."""
-    return [math.nextafter(kind[0], -math.inf), *kind] if _is_number(kind) else list(kind)
+    return [math.nextafter(kind[0], -math.inf), *kind] if is_number(kind) else list(kind)
 
 
 def _shares(explained: Any, names: list[str]) -> list[float]:

@@ -76,7 +76,7 @@ class Attributes:
         if not isinstance(values, (list, tuple)) or len(values) != len(self.kinds):
             raise ValueError(f"attributes={values!r:.60}, but expected {len(self.kinds)} values")
         named = zip(self.kinds.items(), values, strict=True)
-        return tuple(_bin(name, kind, v) if _is_number(kind) else _value(name, kind, v) for (name, kind), v in named)
+        return tuple(_bin(name, kind, v) if is_number(kind) else _value(name, kind, v) for (name, kind), v in named)
 
     def shown(self, values: Sequence[Value]) -> dict[str, str]:
         """Values as people read them, {attribute: value}, without those that are missing."""
@@ -97,7 +97,7 @@ class Attributes:
         kind = self.kinds[name]
         if isinstance(kind, str):
             return []
-        return [_shown(kind, value) for value in range(len(kind) + 1)] if _is_number(kind) else [str(v) for v in kind]
+        return [_shown(kind, value) for value in range(len(kind) + 1)] if is_number(kind) else [str(v) for v in kind]
 
     def example(self) -> dict[str, str | float]:
         """A value for each attribute, as somebody may give them."""
@@ -134,7 +134,7 @@ class Coder:
 
     def __init__(self, attributes: Attributes) -> None:
         self.attributes = attributes
-        self._cuts = [len(kind) if _is_number(kind) else 0 for kind in attributes.kinds.values()]
+        self._cuts = [len(kind) if is_number(kind) else 0 for kind in attributes.kinds.values()]
         kinds = range(len(self._cuts))
         self._parts: list[tuple[int, ...]] = []  # the attributes of each part; a slope has its attribute twice
         for place in kinds:
@@ -147,14 +147,6 @@ class Coder:
     def parts(self) -> int:
         """How many parts there are."""
         return len(self._parts)
-
-    def labels(self) -> list[str]:
-        """What each part is called: 'region', 'slope of age', 'region × device'."""
-        names = list(self.attributes.kinds)
-        return [
-            f"slope of {names[of[0]]}" if of[0] == of[-1] and len(of) == 2 else " × ".join(names[each] for each in of)
-            for of in self._parts
-        ]
 
     def code(self, values: Sequence[Value]) -> tuple[list[int], list[float]]:
         """The column and the weight of each part for a player with these values; new values get new columns."""
@@ -192,7 +184,8 @@ def _name(name: Any) -> str:
     return name
 
 
-def _is_number(kind: Kind) -> bool:
+def is_number(kind: Kind) -> bool:
+    """Whether a kind is that of a number: the cuts between its bins."""
     return not isinstance(kind, str) and isinstance(kind[0], float)
 
 
@@ -229,7 +222,7 @@ def _category(name: str, value: Any) -> str:
 def _value(name: str, kind: Kind, given: Any) -> Value:
     if given is None:
         return None
-    if _is_number(kind):
+    if is_number(kind):
         return bisect.bisect_right(kind, number(f"attribute {name}", given))
     value = _category(name, given)
     if kind != CATEGORY and value not in kind:
@@ -243,7 +236,7 @@ def _bin(name: str, kind: Kind, value: Any) -> int | None:
 
 
 def _shown(kind: Kind, value: Value) -> str:
-    if not _is_number(kind) or not isinstance(value, int):
+    if not is_number(kind) or not isinstance(value, int):
         return str(value)
     if value == 0:
         return f"below {_digits(kind[0])}"

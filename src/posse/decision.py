@@ -11,7 +11,7 @@ from typing import Any
 
 from posse.checks import is_bool
 from posse.extras import extra
-from posse.notebook import NAME, Summarized, Summary
+from posse.notebook import Summarized, Summary
 from posse.text import listed as listed_names
 from posse.text import shorten
 
@@ -37,8 +37,8 @@ class Decision(Summarized):
     def _summary(self) -> Summary:
         rows = [["arm", "probability", ""]]
         for arm, share in sorted(self.probabilities.items(), key=lambda pair: (pair[0] != self.arm, -pair[1])):
-            rows.append([shorten(arm, NAME), f"{share:.3g}", "chosen" if arm == self.arm else ""])
-        title = f"Decision {self.id}: {shorten(self.arm, NAME)} for {shorten(self.player, NAME)}, round {self.round:,}"
+            rows.append([shorten(arm), f"{share:.3g}", "chosen" if arm == self.arm else ""])
+        title = f"Decision {self.id}: {shorten(self.arm)} for {shorten(self.player)}, round {self.round:,}"
         return Summary(title, rows, "<><", "This decision is one of those held out." if self.holdout else "")
 
     def __hash__(self) -> int:

@@ -55,8 +55,8 @@ def align_blocks(
     return [align(zip(*columns, strict=True)) for columns in blocks]
 
 
-def shorten(text: str, most: int) -> str:
-    """A text in one line of at most `most` characters; a longer one ends in "…".
+def shorten(text: str, most: int = 30) -> str:
+    """A text, such as a name, in one line of at most `most` characters; a longer one ends in "…".
 
     >>> shorten("no-aspirin+no-heparin", 11), shorten("two\\nlines", 11)
     ('no-aspirin…', 'two lines')
@@ -110,9 +110,10 @@ def wrap(text: str, width: int = WIDTH) -> str:
     return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
 
 
-def bullet(sentence: str, width: int = WIDTH) -> str:
-    """A sentence as an item of a bulleted list, wrapped at `width`."""
-    return textwrap.fill(sentence, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+def bullets(sentences: Iterable[str], width: int = WIDTH) -> str:
+    """Sentences as a bulleted list, wrapped at `width`."""
+    item = textwrap.TextWrapper(width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join(map(item.fill, sentences))
 
 
 def decimals(low: float, high: float, for_unit: int) -> int:
@@ -134,14 +135,14 @@ def interval_decimals(low: float, high: float) -> int:
     return min(max(0, 1 - math.floor(math.log10(half))), 6) if half > 0 else 4
 
 
-def fixed(value: float, digits: int) -> str:
-    """A number with that many decimals, commas between thousands, and a true minus sign, which 0 does not get.
+def fixed(value: float, digits: int, sign: str = "") -> str:
+    """A number with that many decimals, commas between thousands, and a true minus sign; a sign is "+" or "".
 
-    >>> fixed(-1234.5, 1), fixed(-0.004, 2)
-    ('−1,234.5', '0.00')
+    >>> fixed(-1234.5, 1), fixed(0.5, 1, "+"), fixed(-0.004, 2, "+")  # 0 gets no sign
+    ('−1,234.5', '+0.5', '0.00')
     """
-    shown = f"{value:,.{digits}f}".replace("-", "−")
-    return shown.removeprefix("−") if not shown.strip("−0.,") else shown
+    shown = f"{value:{sign},.{digits}f}".replace("-", "−")
+    return shown if shown.strip("+−0.,") else shown.lstrip("+−")
 
 
 def with_ends(value: float, low: float, high: float, sign: str = "") -> str:
@@ -151,9 +152,8 @@ def with_ends(value: float, low: float, high: float, sign: str = "") -> str:
     ('0.412 [0.391, 0.431]', '−1.2 [−3.2, +0.8]')
     """
     digits = interval_decimals(low, high)
-    shown = [fixed(each, digits) for each in (value, low, high)]
-    shown = [f"+{text}" if sign and text.strip("0.,") and text[0] != "−" else text for text in shown]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    shown, *ends = (fixed(each, digits, sign) for each in (value, low, high))
+    return f"{shown} [{', '.join(ends)}]"
 
 
 def plain(value: Any) -> Any:

@@ -54,7 +54,7 @@ def test_nothing_is_checked_or_summed_up_before_it_begins_and_nothing_is_said_tw
 
 def test_what_has_ended_does_not_go_on():
     learner, clock = learner_of_shops(400)
-    for status, begins, costs in (("running", "Go on: no arm", True), ("finished", "No arm", False)):
+    for status, begins, costs in (("running", "No arm", True), ("finished", "No arm", False)):
         snapshot = snapshot_of(learner, clock, status=status)
         assert _lead(snapshot).startswith(begins)
         values = {"arms": experiment_page.shown_arms(snapshot), "amount": experiment_page.amount_of(snapshot)}

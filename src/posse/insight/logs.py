@@ -14,6 +14,8 @@ from posse.text import listed, plural
 
 OWN = ("decision", "decided_at", "observed_at", "defaulted")  # columns by which a log that lost its metadata is known
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
+SAME = 1e-6  # propensities whose relative difference is smaller count as equal
+ROUNDED = 0.05  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 MOST_TRIALS = 50_000_000  # of a log of totals, all rows together: about 2 GB
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
@@ -71,6 +73,15 @@ class Log:
         pulls = by_cell(self.player, self.arm, self.shape)
         return replace(self, propensity=pulls[self.player, self.arm] / pulls.sum(axis=1)[self.player])
 
+    def design(self) -> np.ndarray | None:
+        """The propensity of each player and arm, NaN where unknown; None if it varies from row to row."""
+        if self.propensity is None:
+            return None
+        found, drawn = np.full(self.shape, np.nan), ~np.isnan(self.propensity)
+        cells, propensity = (self.player[drawn], self.arm[drawn]), self.propensity[drawn]
+        found[cells] = propensity
+        return found if np.allclose(found[cells], propensity, rtol=SAME, atol=0) else None
+
     def counts(self) -> Counts:
         """Pulls and sums by player and arm, over the rows whose reward is known."""
         known = ~np.isnan(self.reward)
@@ -89,6 +100,22 @@ class Log:
 def takes_default(setup: Mapping[str, Any]) -> bool:
     """Whether a decision without a reward gets one in the end, so that a missing reward is no fault."""
     return setup.get("default_reward") is not None
+
+
+def fixed_shares(design: np.ndarray | None) -> np.ndarray | None:
+    """The probability of each arm for each player, [player, arm], from `Log.design`; None if they are not all known.
+
+    An arm that a player happens not to have had is taken to have the probability that it has for all others. The
+    probabilities of a player add up to 1, but for rounding.
+
+    >>> fixed_shares(np.array([[0.5, 0.5], [0.5, np.nan]])).tolist(), fixed_shares(np.array([[1.0, np.nan]]))
+    ([[0.5, 0.5], [0.5, 0.5]], None)
+    """
+    if design is None or np.isnan(design).all(axis=0).any():
+        return None
+    least, most = np.nanmin(design, axis=0), np.nanmax(design, axis=0)
+    each = np.where(np.isnan(design), np.where(most <= (1 + SAME) * least, least, np.nan), design)
+    return each if (np.abs(each.sum(axis=1) - 1) <= ROUNDED).all() else None
 
 
 def early_rewards(reward: np.ndarray, is_decision: np.ndarray) -> np.ndarray:
@@ -307,10 +334,7 @@ def with_range(counts: Counts, reward_range: Any = None) -> Counts:
             f"{counts.arms[arm]!r}, but rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}"
         )
     squares = counts.squares
-    if squares is not None and (low, high) != (
-        counts.low,
-        counts.high,
-    ):  # x on the old scale is (x − a) / b on this one
+    if squares is not None:  # x on the old scale is (x − a) / b on this one
         a, b = ((end - counts.low) / (counts.high - counts.low) for end in (low, high + counts.low - low))
         on_old = (sums - counts.low * pulls) / (counts.high - counts.low)
         squares = (squares - 2 * a * on_old + a * a * pulls) / (b * b)

@@ -31,13 +31,8 @@ class Bound:
     lower_order: float = 0.0
     """The term that does not grow with T (M²K or MK), which is not in the sum; 0 where the paper states none."""
 
-    @property
-    def leading(self) -> float:
-        """The leading terms together, without the lower-order one."""
-        return self.subpar + self.rest
-
     def __float__(self) -> float:
-        return self.leading
+        return self.subpar + self.rest
 
 
 def robustagg_ts_gap_dependent(problem: Problem, horizon: int, alpha: float | None = None) -> Bound:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posse.checks import number, store
-from posse.notebook import NAME, Summarized, Summary, matrix
+from posse.notebook import Summarized, Summary, matrix
 from posse.text import decimals, plural, shorten
 
 
@@ -74,7 +74,7 @@ class Counts(Summarized):
     def by_arm(self) -> list[list[str]]:
         """A table with a line for each arm: how many rewards it has, and their mean."""
         totals = zip(self.arms, self.pulls.sum(axis=0), self.sums.sum(axis=0), strict=True)
-        rows = [[shorten(arm, NAME), f"{pulls:,}", self._mean(pulls, total)] for arm, pulls, total in totals]
+        rows = [[shorten(arm), f"{pulls:,}", self._mean(pulls, total)] for arm, pulls, total in totals]
         return [["arm", "rewards", "mean reward"], *rows]
 
     def _mean(self, pulls: int, total: float) -> str:

@@ -75,6 +75,4 @@ class Reports:
     @property
     def decisions(self) -> int:
         """How many decisions there is something new about."""
-        return (
-            len(self.rewards.keys() | {serial for serial, _ in self.outcomes}) if self.outcomes else len(self.rewards)
-        )
+        return len(self.rewards.keys() | {serial for serial, _ in self.outcomes})

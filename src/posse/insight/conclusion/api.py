@@ -12,9 +12,11 @@ import numpy as np
 from posse.checks import number
 from posse.insight.columns import Columns
 from posse.insight.conclusion import text
-from posse.insight.conclusion.chances import BestChances, best_chances
+from posse.insight.conclusion.chances import BestChances, best_chances, on_offer
 from posse.insight.conclusion.evidence import ConclusionEvidence
-from posse.insight.logs import Log
+from posse.insight.logs import Log, takes_default
+from posse.insight.watching.api import watch_of
+from posse.insight.watching.evidence import WatchEvidence
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
 from posse.notebook import PRINT, Summarized, Summary
@@ -108,6 +110,8 @@ class Conclusion(Summarized):
     """Outcomes whose bounds are broken, each with the arm."""
     notes: tuple[str, ...]
     """What is left out because a default reward is taken."""
+    doubts: tuple[str, ...]
+    """Alarms of the checks of `posse.insight.watch`, in words: then nothing can be concluded."""
     setup: Mapping[str, Any]
     """How the experiment was set up."""
     digest: str
@@ -172,8 +176,9 @@ def conclude(
         source: the log: a Parquet file, an Arrow table, or a learner.
         tolerance: by how much the arm to ship may be worse than another, in rewards.
         level: the largest probability that it ever says to ship a wrong arm, for everybody or for any player.
-        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. All
-            arms must have been equally likely throughout: propensity="1/3" if there are three.
+        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. Arms
+            must have had the same probabilities throughout: the column `propensity`, or "1/3" for three that were
+            equally likely.
 
     >>> import posse
     >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, floor=0.2, clock=lambda: 0.0)
@@ -195,10 +200,14 @@ def conclude(
             alarms.append((change["outcome"], change["name"]))
         if change["kind"] in ("add arm", "retire arm"):
             offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
+    checks = WatchEvidence(len(log.about["first"]["arms"]), arrivals=not takes_default(log.about["setup"]))
+    checks.add_choices(blocks.choices)
+    checks.add_answers(blocks.answers)
+    doubts = watch_of(checks, log.about["setup"], log.arms).doubts
     counts = log.counts()
     best = best_chances(counts, offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
-    about = log.about["setup"], decisions, fingerprint(log), alarms, log.left_out()
+    about = log.about["setup"], decisions, fingerprint(log), alarms, log.left_out(), doubts
     return conclusion_of(evidence, best, counts, offered, *about)
 
 
@@ -212,13 +221,15 @@ def conclusion_of(
     digest: str = "",
     alarms: Iterable[tuple[str, str]] = (),
     notes: Iterable[str] = (),
+    doubts: Iterable[str] = (),
 ) -> Conclusion:
     """What the evidence and the model say, in the units of the rewards.
 
-    `offered` says which arms can still be chosen, [arm]; `alarms` are outcomes whose bound is broken, with the arm.
+    `offered` says which arms can still be chosen, [arm]; `alarms` are outcomes whose bound is broken, with the arm;
+    `doubts` are alarms of checks, in words.
     """
     unit, names, level = counts.high - counts.low, counts.arms, evidence.level
-    present, pulls = evidence.present_of(len(counts.players), len(names)), counts.pulls
+    present, pulls = on_offer(evidence.present_of(len(counts.players), len(names)), offered), counts.pulls
     winners, since = (each.tolist() for each in evidence.winners(offered))
     traffic = pulls.sum(axis=1) / max(pulls.sum(), 1)
     arms, likeliest = [], best.chances.argmax(axis=1)
@@ -255,9 +266,10 @@ def conclusion_of(
         own_loss=best.own_loss,
         going_loss=best.going_loss,
         best=best,
-        alone=max(len(counts.players) - evidence.players, 0),
+        alone=max(len(counts.players) - evidence.cells // len(names) ** 2, 0),
         alarms=tuple(alarms),
         notes=tuple(notes),
+        doubts=tuple(doubts),
         setup=setup,
         digest=digest,
     )

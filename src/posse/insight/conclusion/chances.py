@@ -32,8 +32,7 @@ class BestChances:
 def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> BestChances:
     """Fit the model. `offered` says which arms can be shipped, `present` are the probabilities now, [player, arm].
 
-    A player counts as much as it has rewards. One without probabilities, a line of zeros, counts as if it got every arm
-    on offer alike.
+    A player counts as much as it has rewards.
 
     >>> counts = Counts(("north", "south"), ("old", "new"), np.full((2, 2), 400), np.array([[80.0, 120], [84, 130]]))
     >>> found = best_chances(counts, np.array([True, True]), np.full((2, 2), 0.5))
@@ -41,8 +40,7 @@ def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> Be
     (True, True)
     """
     model = fit(counts)
-    weights = model.weights["middle"] / model.weights["middle"].sum()
-    traffic = counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
+    weights, traffic = model.chances, counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
     best, ideal = _best(model.draws, offered)  # of each draw and player
     everybody = np.einsum("dpa,p->da", model.draws, traffic)
     most, _ = _best(everybody, offered)
@@ -53,7 +51,6 @@ def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> Be
         share = np.clip((draws - counts.low) / model.unit, 1e-9, 1 - 1e-9)
         odds = np.log(share) - np.log1p(-share)
         variances[:, arm] = weights @ (odds - weights @ odds) ** 2
-    present = np.where(present.sum(axis=1, keepdims=True) > 0, present, offered / max(offered.sum(), 1))
     most_found = float(weights @ (ideal @ traffic))
     return BestChances(
         chances,
@@ -62,8 +59,18 @@ def best_chances(counts: Counts, offered: np.ndarray, present: np.ndarray) -> Be
         np.clip(1 - model.cells.sites.t * variances, 0, 1),
         np.maximum(most_found - weights @ everybody, 0),
         max(most_found - float(np.where(offered, means, -np.inf).max(axis=1) @ traffic), 0.0),
-        max(most_found - float((present * means).sum(axis=1) @ traffic), 0.0),
+        max(most_found - float((on_offer(present, offered) * means).sum(axis=1) @ traffic), 0.0),
     )
+
+
+def on_offer(present: np.ndarray, offered: np.ndarray) -> np.ndarray:
+    """The probabilities of the arms on offer, [player, arm]: they have those of retired arms too, in proportion.
+
+    A player without probabilities, a line of zeros, counts as if it got every arm on offer alike.
+    """
+    kept = np.where(offered, present, 0.0)
+    total = kept.sum(axis=1, keepdims=True)
+    return np.where(total > 0, kept / np.where(total > 0, total, 1.0), offered / max(offered.sum(), 1))
 
 
 def _best(means: np.ndarray, offered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

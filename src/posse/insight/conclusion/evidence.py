@@ -86,7 +86,7 @@ class ConclusionEvidence:
 
     def __init__(self, arms: int, *, tolerance: float = 0.0, level: float = 0.05, cells: int = CELLS) -> None:
         self.tolerance, self.level = tolerance, level
-        self._first, self._cells, self._guess = arms, cells, RewardGuess(arms)
+        self._first, self.cells, self._guess = arms, cells, RewardGuess(arms)
         # By [scope, arm, arm]; scope 0 is everybody, p + 1 is player p:
         self.counts: np.ndarray = np.zeros((1, arms, arms))
         self.since = np.zeros((1, arms, arms), np.int64)  # after how many answers i was shown to beat j; 0: not yet
@@ -150,9 +150,9 @@ class ConclusionEvidence:
 
     @staticmethod
     def _low(count: float, sums: np.ndarray, spreads: np.ndarray, level: float) -> float:
-        """The lower end for the mean of the terms at half the level: what the best bet refutes alone."""
+        """The lower end for the mean of the terms at half the level: what the best bet refutes alone; −1 at least."""
         enough = np.log(2 / level * BETS.size)
-        return float((sums - (enough + COSTS * spreads) / BETS).max() / count) if count else -np.inf
+        return max(float((sums - (enough + COSTS * spreads) / BETS).max() / count), -1.0) if count else -np.inf
 
     def _add(self, block: DecisionBlock, guess: np.ndarray) -> None:
         """Add rows, grouped by player and by the arms on offer: within a group, sums of each arm are enough."""
@@ -211,7 +211,7 @@ class ConclusionEvidence:
     def _grow(self, players: int, arms: int) -> None:
         """Make room for players, as far as memory allows, and for arms."""
         scopes, known = self.counts.shape[:2]
-        most = 1 + self._cells // arms**2
+        most = 1 + self.cells // arms**2
         room = min(max(players + 1, scopes), most)
         if room > scopes:
             room = min(max(room, scopes + scopes // 4), most)  # in steps, so that joining costs little

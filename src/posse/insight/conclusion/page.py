@@ -35,7 +35,7 @@ def to_page(
             asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",
             verdict=text.at_the_end(text.verdict(conclusion)) if ended else text.verdict(conclusion),
             ended=ended,
-            state="ship" if conclusion.winner else "on",
+            state="ship" if conclusion.winner and not conclusion.doubts else "on",
             facts=_facts(conclusion),
             arms=arms,
             more_arms=len(conclusion.arms) - len(arms),

@@ -8,25 +8,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from posse.insight.logs import takes_default
-from posse.text import align, bullet, decimals, fixed, listed, plural, shorten, with_ends, wrap
+from posse.text import align, bullets, decimals, fixed, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
     from posse.insight.conclusion.api import ArmSummary, Conclusion
 
-LONGEST = 30  # characters of a name
 SHOWN = 12  # players in a table
 LISTED = 50  # players that are listed below it
 LIKELY = 0.9  # the chance from which on an arm is called a player's best
+RARE = 0.01  # the share below which an arm is hardly ever chosen
 
 
 def to_text(conclusion: Conclusion) -> str:
     """The verdict, what it costs, the arms, the players, and what all of it rests on."""
     parts = [wrap(verdict(conclusion))]
-    parts += ["\n".join(bullet(line) for line in (*costs(conclusion), *cautions(conclusion)))]
+    parts.append(bullets([*costs(conclusion), *cautions(conclusion)]))
     if conclusion.answers:
         parts += ["\n".join(align(table)) for table in (arm_table(conclusion), player_table(conclusion))]
-        parts.append("\n".join(bullet(line) for line in likely_arms(conclusion)))
-    parts.append("\n".join(bullet(line) for line in reading(conclusion)))
+        parts.append(bullets(likely_arms(conclusion)))
+    parts.append(bullets(reading(conclusion)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -35,18 +35,20 @@ def verdict(conclusion: Conclusion) -> str:
     if not conclusion.answers:
         return f"There is nothing to conclude yet: no decision has a reward{' that counts' * bool(conclusion.notes)}."
     if len(conclusion.offered) < 2:
-        return f"There is nothing to decide: {_short(conclusion.leader)} is the only arm on offer."
+        return f"There is nothing to decide: {shorten(conclusion.leader)} is the only arm on offer."
+    if conclusion.doubts:
+        return f"Nothing can be concluded. {conclusion.doubts[0]}."
     by_arm: dict[str, list[str]] = defaultdict(list)
     for player in conclusion.players:
         if player.winner is not None and player.winner != conclusion.winner:
-            by_arm[player.winner].append(_short(player.name))
+            by_arm[player.winner].append(shorten(player.name))
     broken = [
-        f" But first look at {outcome}: {_short(arm)} breaks its bound."
+        f" But first look at {outcome}: {shorten(arm)} breaks its bound."
         for outcome, arm in conclusion.alarms
         if arm in (conclusion.leader, *by_arm)
     ]
     if (doubt := _doubted(conclusion)) is not None:
-        broken.append(f" But look closer: by all rewards so far, {_short(doubt.name)} is more likely the best.")
+        broken.append(f" But look closer: by all rewards so far, {shorten(doubt.name)} is more likely the best.")
     return _to_ship(conclusion, by_arm) + "".join(broken)
 
 
@@ -58,7 +60,7 @@ def _doubted(conclusion: Conclusion) -> ArmSummary | None:
 
 
 def at_the_end(verdict: str) -> str:
-    """A verdict on an experiment that has ended, which does not go on.
+    """A verdict without the advice to go on, as on an experiment that has ended.
 
     >>> at_the_end("Go on: no arm is shown to be the best for everybody yet.")
     'No arm is shown to be the best for everybody yet.'
@@ -69,21 +71,23 @@ def at_the_end(verdict: str) -> str:
 
 def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
     """What to ship for everybody, and for the players who have another winner."""
-    own = ", and ".join(f"{_short(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())
+    own = ", and ".join(f"{shorten(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())
     if conclusion.winner is not None:
         but = f" But ship {own}." if own else ""
-        return f"Ship {_short(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
+        return f"Ship {shorten(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
     leader = conclusion.arm(conclusion.leader)
-    likely = f"no arm is shown to be the best for everybody yet; most likely it is {_short(leader.name)}"
+    likely = f"no arm is shown to be the best for everybody yet; most likely it is {shorten(leader.name)}"
     likely += f" (chance {chance(leader.chance)})."
     likely += "".join(f" {sentence}" for sentence in _different(conclusion))
-    return f"Ship {own}: {_shown(conclusion)} there. But {likely}" if own else f"Go on: {likely}"
+    if own:
+        return f"Ship {own}: {_shown(conclusion)} there. But {likely}"
+    return f"Go on: {likely}" if conclusion.going_loss <= conclusion.ship_loss else at_the_end(likely)
 
 
 def _different(conclusion: Conclusion) -> list[str]:
     """A sentence if players probably need different arms: two arms are each likely the best for somebody."""
     by_arm = _by_likely_arm(conclusion, LIKELY)
-    whom = [f"{_short(arm)} for {plural(len(names), 'player')}" for arm, names in by_arm.items()]
+    whom = [f"{shorten(arm)} for {plural(len(names), 'player')}" for arm, names in by_arm.items()]
     sure = f"each with a chance of at least {percent(LIKELY)}"
     return [f"Players probably need different arms: {listed(whom, 4)} ({sure})."] if len(by_arm) > 1 else []
 
@@ -93,7 +97,7 @@ def _by_likely_arm(conclusion: Conclusion, least: float = 0.0) -> dict[str, list
     found: dict[str, list[str]] = defaultdict(list)
     for player in conclusion.players:
         if player.answers and player.chance >= least:
-            found[player.likeliest].append(_short(player.name))
+            found[player.likeliest].append(shorten(player.name))
     return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
 
 
@@ -102,7 +106,7 @@ def likely_arms(conclusion: Conclusion) -> list[str]:
     if not SHOWN < len(conclusion.players) <= LISTED:
         return []
     found = _by_likely_arm(conclusion).items()
-    return [f"Likely best is {_short(arm)} for {listed(names, LISTED)}." for arm, names in found]
+    return [f"Likely best is {shorten(arm)} for {listed(names, LISTED)}." for arm, names in found]
 
 
 def _shown(conclusion: Conclusion) -> str:
@@ -113,19 +117,28 @@ def _shown(conclusion: Conclusion) -> str:
 
 def costs(conclusion: Conclusion) -> list[str]:
     """What stopping loses, and what going on loses, by the model."""
-    if len(conclusion.offered) < 2 or not conclusion.answers:
+    if len(conclusion.offered) < 2 or not conclusion.answers or conclusion.doubts:
         return []
-    arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
+    arm, ship, going = shorten(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
         f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, compared with each player's best "
         "arm. Going on cannot gain more than that.",
         f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
-        f"than shipping {arm} for everybody.",
+        f"than shipping it{_price(conclusion)}.",
     ]
     if len(conclusion.players) > 1:
         own = _reward(conclusion.own_loss)
         found.append(f"Giving each player the arm with its highest expected reward loses {own} in 1,000 decisions.")
     return found
+
+
+def _price(conclusion: Conclusion) -> str:
+    """What is paid for by earning less, if nothing is shown yet; or that it is hardly to be had."""
+    rare = [shorten(arm.name) for arm in conclusion.arms if arm.offered and arm.share < RARE]
+    if conclusion.winner is None and rare:
+        return f". It will hardly bring a guarantee, because the share of {listed(rare, 3)} is below {percent(RARE)}"
+    paid = conclusion.winner is None and conclusion.going_loss > conclusion.ship_loss
+    return ", the price of a guarantee" if paid else ""
 
 
 def _reward(each: float) -> str:
@@ -142,8 +155,8 @@ def cautions(conclusion: Conclusion) -> list[str]:
     likeliest = _doubted(conclusion)
     if conclusion.winner is not None and likeliest is not None:
         found.append(
-            f"{_short(conclusion.winner)} was shown to be the best after {conclusion.since:,} rewards. By all rewards "
-            f"so far, {_short(likeliest.name)} is more likely the best: means seem to have changed, so look closer."
+            f"{shorten(conclusion.winner)} was shown to be the best after {conclusion.since:,} rewards. By all rewards "
+            f"so far, {shorten(likeliest.name)} is more likely the best: means seem to have changed, so look closer."
         )
     if conclusion.alone:
         found.append(
@@ -160,20 +173,16 @@ def ordered(conclusion: Conclusion) -> list[ArmSummary]:
 
 def arm_table(conclusion: Conclusion) -> list[list[str]]:
     """A line for each arm below the headings: how often, what it earns, how likely it is the best."""
-    leader = _short(conclusion.leader)
+    leader = shorten(conclusion.leader)
     rows = [["arm", "rewards", "share now", "likely mean", "mean within", f"{leader} minus it", "chance of best"]]
     digits, apart = decimals(conclusion.setup["low"], conclusion.setup["high"], 4), known_differences(conclusion)
     for arm in ordered(conclusion):
-        mean = (fixed(arm.expected, digits), _ends(arm.mean, arm.low, arm.high)) if arm.answers else ("–", "–")
+        ends = with_ends(arm.mean, arm.low, arm.high).partition(" ")[2]
+        mean = (fixed(arm.expected, digits), ends) if arm.answers else ("–", "–")
         share, best = (percent(arm.share), chance(arm.chance)) if arm.offered else ("retired", "–")
         difference = apart.get(arm.name, "–").partition(" ")
-        rows.append([_short(arm.name), f"{arm.answers:,}", share, *mean, difference[2] or difference[0], best])
+        rows.append([shorten(arm.name), f"{arm.answers:,}", share, *mean, difference[2] or difference[0], best])
     return rows
-
-
-def _ends(value: float, low: float, high: float) -> str:
-    """The ends of an interval, without the value."""
-    return with_ends(value, low, high).partition(" ")[2]
 
 
 def known_differences(conclusion: Conclusion) -> dict[str, str]:
@@ -189,9 +198,9 @@ def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
     rows = [["player", "rewards", "likely best", "chance", "from others", "shown"]]
     order = sorted(conclusion.players, key=lambda player: -player.answers)
     for each in order[:most]:
-        shown = "not yet" if each.winner is None else f"{_short(each.winner)} since {each.since:,}"
+        shown = "not yet" if each.winner is None else f"{shorten(each.winner)} since {each.since:,}"
         numbers = chance(each.chance), percent(each.others)
-        rows.append([_short(each.name), f"{each.answers:,}", _short(each.likeliest), *numbers, shown])
+        rows.append([shorten(each.name), f"{each.answers:,}", shorten(each.likeliest), *numbers, shown])
     if len(order) > most:
         rows.append([f"… {len(order) - most:,} more"])
     return rows
@@ -230,7 +239,3 @@ def percent(share: float) -> str:
 def chance(share: float) -> str:
     """A chance of the model in percent. It comes from draws, so that none of them, or all, is not yet certainty."""
     return percent(min(max(share, 1e-9), 1 - 1e-9))
-
-
-def _short(name: str) -> str:
-    return shorten(name, LONGEST)

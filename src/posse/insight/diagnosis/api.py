@@ -137,8 +137,7 @@ class Diagnosis(Summarized):
     def effect_chances(self) -> np.ndarray:
         """The chance that the first of the arms compared is better than the second for each player, [player]."""
         first, second = self.compared
-        weights = self.model.weights["middle"] / self.model.weights["middle"].sum()
-        return np.asarray(weights @ (self.model.draws[:, :, first] > self.model.draws[:, :, second]))
+        return np.asarray(self.model.chances @ (self.model.draws[:, :, first] > self.model.draws[:, :, second]))
 
     @property
     def effect(self) -> PosteriorInterval:

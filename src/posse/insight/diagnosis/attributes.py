@@ -13,7 +13,6 @@ from posse.text import listed, plural, shorten
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
 
-LONGEST_NAME = 30
 MOST_VALUES = 12  # in the table
 SIGNIFICANT = 0.05
 LEAST = 0.01  # of the variance: an interval that begins below says nothing
@@ -119,8 +118,8 @@ def _table(diagnosis: Diagnosis, shares: AttributeShares, name: str) -> list[lis
     found = list(zip(shares.values[name], shares.players[name].tolist(), best, strict=True))
     for value, players, each in sorted(found, key=lambda one: -one[1])[:MOST_VALUES]:
         lead = PosteriorInterval(**each["lead"]).text("+")
-        arms = [shorten(each[which], LONGEST_NAME) for which in ("best", "second")]
-        rows.append([shorten(value, LONGEST_NAME), f"{players:,}", *arms, lead])
+        arms = [shorten(each[which]) for which in ("best", "second")]
+        rows.append([shorten(value), f"{players:,}", *arms, lead])
     if len(found) > MOST_VALUES:
         rows.append([f"… {len(found) - MOST_VALUES:,} more …", "", "", "", ""])
     return rows

@@ -173,25 +173,17 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
     if band is not None:
         axes.axvspan(*band, color=BAND, alpha=0.45, linewidth=0, zorder=0)
     for row, player in enumerate(players):
-        broken = off[player]
-        color = BROKEN if broken else PLAIN
         ends = diagnosis.lower[player, arm], diagnosis.upper[player, arm]
         width = (ends[1] - ends[0]) / (diagnosis.high - diagnosis.low)
-        alpha = 1.0 if broken else float(np.clip(1.15 - width, 0.3, 1))  # wide intervals are drawn faintly
-        axes.plot(ends, (row, row), color=color, alpha=alpha, linewidth=2.2 if broken else 1.4, solid_capstyle="butt")
-        axes.plot(
-            diagnosis.means[player, arm],
-            row,
-            marker="D" if broken else "o",
-            markersize=4.2 if broken else 3.6,
-            color=color,
-            alpha=alpha,
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-        )
-    axes.set_yticks(
-        range(len(players)), [figure_label(diagnosis.players[player], LONGEST_NAME) for player in players], fontsize=7
-    )
+        look: dict[str, Any] = {"color": PLAIN, "alpha": float(np.clip(1.15 - width, 0.3, 1))}  # wide ones are faint
+        line, marker, size = 1.4, "o", 3.6
+        if off[player]:
+            look, line, marker, size = {"color": BROKEN}, 2.2, "D", 4.2
+        axes.plot(ends, (row, row), linewidth=line, solid_capstyle="butt", **look)
+        look |= {"markeredgecolor": "white", "markeredgewidth": 0.4}
+        axes.plot(diagnosis.means[player, arm], row, marker=marker, markersize=size, **look)
+    names = [figure_label(diagnosis.players[player], LONGEST_NAME) for player in players]
+    axes.set_yticks(range(len(players)), names, fontsize=7)
     for label, player in zip(axes.get_yticklabels(), players, strict=True):
         if off[player]:
             label.set_color(BROKEN)

@@ -11,15 +11,13 @@ import numpy as np
 from posse.insight.diagnosis.attributes import SIGNIFICANT as SIGNIFICANT
 from posse.insight.diagnosis.attributes import explained
 from posse.insight.planning.planned_run import PART
-from posse.insight.planning.text import with_interval
-from posse.simulation import Difference
+from posse.insight.planning.text import percent
 from posse.text import align, decimals, listed, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
     from posse.insight.planning.api import Plan
 
-LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 LISTED = 50  # players for whom an arm is likely better
 LIKELY = 0.9  # the chance from which on it is called so
@@ -102,8 +100,8 @@ def _proven(diagnosis: Diagnosis) -> str:
     pair = diagnosis.pairs[arm]
     if pair is None:
         return "no two players are shown to differ at all"
-    first, second = map(_short, pair)
-    name, least = _short(diagnosis.arms[arm]), f"{diagnosis.bound:{_decimals(diagnosis)}}"
+    first, second = map(shorten, pair)
+    name, least = shorten(diagnosis.arms[arm]), f"{diagnosis.bound:{_decimals(diagnosis)}}"
     return f"arm {name}: players {first} and {second} differ by at least {least}"
 
 
@@ -147,7 +145,7 @@ def _needed(diagnosis: Diagnosis) -> str:
     each = POWER * math.sqrt(2 / max((players - 1) * (arms - 1), 1)) * variance / lead**2
     cells = diagnosis.pulls[diagnosis.pulls > 0]
     have = len(cells) / float((1 / cells).sum())
-    first, second = (_short(diagnosis.arms[arm]) for arm in diagnosis.compared)
+    first, second = (shorten(diagnosis.arms[arm]) for arm in diagnosis.compared)
     needed = f"about {plural(math.ceil(each), 'reward')} for each player and arm"
     if each > MOST_NEEDED:
         return (
@@ -170,21 +168,21 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     values = effects.value
     there = np.flatnonzero(diagnosis.model.there[0])
     order = there[np.argsort(values[there], kind="stable")]
-    names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
+    names = [shorten(diagnosis.arms[arm]) for arm in (first, second)]
     above, below = int((effects.low[there] > 0).sum()), int((effects.high[there] < 0).sum())
     half = SHOWN // 2
     ends = f": the {half} largest and the {half} smallest (to_dict() and --json have all)" if len(order) > SHOWN else ""
     title = (
         f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
-        f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
-        f"above 0 and {below} below.{_sides(diagnosis, there)} By player, drawn together as far as the data "
-        f"allows{ends}:"
+        f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} "
+        f"{'lies' if above == 1 else 'lie'} above 0 and {below} below.{_sides(diagnosis, there)} By player, drawn "
+        f"together as far as the data allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[:half], order[-half:]])
     rows = [["", "rewards", "difference"]]
     for player in shown[::-1]:
         pulls = f"{diagnosis.pulls[player].sum():,}"
-        rows.append([_short(diagnosis.players[player]), pulls, effects.at(player).text("+")])
+        rows.append([shorten(diagnosis.players[player]), pulls, effects.at(player).text("+")])
     if len(order) > SHOWN:
         rows.insert(1 + half, [f"… {len(order) - SHOWN:,} more …", "", ""])
     return DiagnosisAnswer("For whom?", title, rows)
@@ -194,10 +192,10 @@ def _sides(diagnosis: Diagnosis, there: np.ndarray) -> str:
     """Who is likely better off with which of the two arms, if each is likely better for somebody."""
     chances, found = diagnosis.effect_chances[there], []
     for arm, likely in zip(diagnosis.compared, (chances >= LIKELY, chances <= 1 - LIKELY), strict=True):
-        names = [_short(diagnosis.players[player]) for player in there[likely]]
+        names = [shorten(diagnosis.players[player]) for player in there[likely]]
         if not names:
             return ""
-        found.append(f"{_short(diagnosis.arms[arm])} is likely better for {listed(names, LISTED)}")
+        found.append(f"{shorten(diagnosis.arms[arm])} is likely better for {listed(names, LISTED)}")
     unclear = len(there) - int(((chances >= LIKELY) | (chances <= 1 - LIKELY)).sum())
     rest = f" ({plural(unclear, 'player')} could be either)" if unclear else ""
     return f" With a chance of at least {100 * LIKELY:g} % each, {found[0]}, and {found[1]}{rest}."
@@ -223,13 +221,13 @@ def _which(diagnosis: Diagnosis) -> DiagnosisAnswer:
         f"{found} The ε that most pairs keep need not be the one that saves most. With as much traffic again, "
         f"{advice} would do best here. Each choice saves, of what learning alone loses:"
     )
-    rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
+    rows = [["", "saves", ""], ["PosseTS", percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
         which = "the best ε tried" if place == best else _right(plan)
-        rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", _percent(savings[place]), which])
+        rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", percent(savings[place]), which])
     if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
-        rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
-    rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
+        rows.append([plan.labels[plan.given], percent(plan.saving(plan.given)), "the ε stated"])
+    rows.append(["Naive-Agg", percent(plan.saving(plan.pooled)), "pools blindly"])
     return DiagnosisAnswer("Which ε?", title, rows)
 
 
@@ -243,10 +241,6 @@ def plannable(pulls: np.ndarray) -> bool:
     """Whether a run can be planned from these pulls, [player, arm]: arms have rewards, and some arm two players'."""
     players = (pulls > 0).sum(axis=0)
     return bool(len(players) > 1 and players.min() > 0 and players.max() > 1)
-
-
-def _percent(saving: Difference) -> str:
-    return with_interval(saving, 100, " %")
 
 
 def _stated(diagnosis: Diagnosis) -> DiagnosisAnswer:
@@ -268,10 +262,10 @@ def arm_table(diagnosis: Diagnosis) -> list[list[str]]:
     rows = [["arm", "rewards", "players", "at least", "95 % of pairs within", "between"]]
     for arm, name in enumerate(diagnosis.arms):
         pulls = diagnosis.pulls[:, arm]
-        row = [_short(name), f"{pulls.sum():,}", str((pulls > 0).sum()), f"{diagnosis.bounds[arm]:{show}}"]
+        row = [shorten(name), f"{pulls.sum():,}", str((pulls > 0).sum()), f"{diagnosis.bounds[arm]:{show}}"]
         spread = spreads.at(arm)
         row += ["–" if math.isnan(spread.value) else spread.text()]
-        row += [" and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))]
+        row += [" and ".join(map(shorten, diagnosis.pairs[arm] or ("–",)))]
         rows.append([*row, "← broken"] if name in diagnosis.broken else row)
     return rows
 
@@ -285,8 +279,8 @@ def _shared(diagnosis: Diagnosis) -> str | None:
     if f"{shared[least]:.0%}" == f"{shared[most]:.0%}":
         return f"{text}, for every player."
     return (
-        f"{text}: from {shared[least]:.0%} ({_short(diagnosis.players[least])}) "
-        f"to {shared[most]:.0%} ({_short(diagnosis.players[most])})."
+        f"{text}: from {shared[least]:.0%} ({shorten(diagnosis.players[least])}) "
+        f"to {shared[most]:.0%} ({shorten(diagnosis.players[most])})."
     )
 
 
@@ -315,7 +309,3 @@ def _p(p: float) -> str:
 def _decimals(diagnosis: Diagnosis) -> str:
     """A number format with three decimals for rewards in [0, 1], fewer for wider ranges, more for narrower ones."""
     return f".{decimals(diagnosis.low, diagnosis.high, 3)}f"
-
-
-def _short(name: str) -> str:
-    return shorten(name, LONGEST_NAME)

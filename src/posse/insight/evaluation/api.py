@@ -80,16 +80,15 @@ class Evaluation(Summarized):
 
         overall = [("the values and their intervals", draw_overall(self))]
         sections = [ReportSection("Overall", [text.headline(self)], overall, [text.overall_table(self)])]
-        titles = f"By {self.by}", f"Differences by {self.by}"
-        tables = text.player_tables(self) if len(self.players) > 1 else []
-        for title, (_, columns) in zip(titles, tables, strict=False):
-            targets = dict.fromkeys(each.target for each in self.estimates if each.player and each.difference)
-            pictures = [(f"{name} by {self.by}", draw_differences(self, name)) for name in targets]
-            rows = [list(row) for row in zip(*columns, strict=True)]
-            more = text.left_out(self)
-            if title == titles[1]:
-                more = ["Blue: the difference and its interval. Orange: the difference, shrunken.", *more]
-            sections.append(ReportSection(title, more, pictures if title == titles[1] else [], [rows]))
+        if len(self.players) > 1:
+            values, *differences = ([list(zip(*columns, strict=True))] for _, columns in text.player_tables(self))
+            sections.append(ReportSection(f"By {self.by}", text.left_out(self), (), values))
+            for table in differences:
+                targets = dict.fromkeys(each.target for each in self.estimates if each.player and each.difference)
+                pictures = [(f"{name} by {self.by}", draw_differences(self, name)) for name in targets]
+                colors = "Blue: the difference and its interval. Orange: the difference, shrunken."
+                told = [colors, *text.left_out(self)]
+                sections.append(ReportSection(f"Differences by {self.by}", told, pictures, table))
         sections.append(ReportSection("What to know about it", [*text.kinds_of_intervals(self), *self.notes]))
         return to_html(f"Policies judged by {self.reward}", sections)
 

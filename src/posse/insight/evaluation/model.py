@@ -24,7 +24,7 @@ class Interval:
     low: float
     high: float
     kind: str
-    """How it was made: normal, weighted, betting, hoeffding, replay, both (from both policies' intervals), or none."""
+    """How it was made: normal, weighted, betting, martingale, replay, both (from both policies' intervals), or none."""
     error: float = math.nan
     """The standard error of the value."""
     shrunken: float | None = None
@@ -46,7 +46,7 @@ class Estimate:
     estimator: str
     """How the value was made: dr, snips, ips, weighted, mean (of the log's own choices) or replay."""
     interval: str
-    """How the interval was made: normal, weighted, betting, hoeffding, replay, or none where there is no value."""
+    """How the interval was made: normal, weighted, betting, martingale, replay, or none where there is no value."""
     rows: float
     """How many rows have an arm that the target may play; for a replay, how many it used on average."""
     effective_rows: float
@@ -191,7 +191,7 @@ class Evaluator:
         if (scored.logged or not self.rows.adaptive) and estimators.varies_enough(scores, max(float(weights.max()), 1)):
             kind, (low, high) = "normal", estimators.normal_interval(scores, level)
         elif scored.logged and self.rows.adaptive:
-            kind, (low, high) = "hoeffding", estimators.hoeffding_interval(rewards, level)
+            kind, (low, high) = "martingale", estimators.martingale_interval(rewards, level)
         else:
             kind, design = "betting", self._by_design(scored, chosen)
             if design is None:
@@ -268,7 +268,7 @@ class Evaluator:
             estimator = "dr" if plenty else "snips"
         if estimator == "dr":
             return np.asarray(scored.doubly_robust[chosen]), estimator
-        score = estimators.ips_scores if estimator == "ips" else estimators.snips_scores
+        score = estimators.dr_scores if estimator == "ips" else estimators.snips_scores
         return score(weights, rewards), estimator
 
     def chosen(self, group: int | None) -> Any:
@@ -295,20 +295,20 @@ class Evaluators:
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self._options = rows, (level, estimator)
-        self._made: dict[tuple[int, int, bool], Evaluator] = {}  # by the rows, and whether their targets were learned
+        self._made: dict[tuple[bytes, bool], Evaluator] = {}  # by the rows, and whether their targets were learned
 
     def of(self, *targets: Target) -> Evaluator:
         """The evaluator by the rows that may judge these targets: all that they play was on offer."""
         tables = [target.probabilities for target in targets if target.probabilities is not None]
         played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
-        first, last = self.rows.on_offer(played)
+        there = self.rows.on_offer(played)
         part = next((target.part for target in targets if target.part is not None), None)
-        key = first, last, part is not None
+        key = there.tobytes(), part is not None
         if key not in self._made:
-            places: Any = slice(first, last)
+            places: Any = slice(None) if there.all() else np.flatnonzero(there)
             if part is not None:
                 order = np.argsort(part, kind="stable")
-                places = order[(part[order] >= FIRST_JUDGE) & (first <= order) & (order < last)]
+                places = order[(part[order] >= FIRST_JUDGE) & there[order]]
             self._made[key] = Evaluator(self.rows, *self._options, places)
         return self._made[key]
 

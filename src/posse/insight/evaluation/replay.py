@@ -33,6 +33,8 @@ def check_replay(rows: Rows, policy: Policy) -> None:
             f"{policy.label} learns, and can be replayed only on a log of fixed propensities: the rows of a log that "
             "was itself learning cannot be shuffled; those that a learner held out can (holdout=True, --holdout)"
         )
+    if rows.offered is not None:
+        raise ValueError(f"{policy.label} cannot be replayed: not all arms were on offer in every row")
     unseen(rows, np.ones(rows.shape), policy.label)
 
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight.logs import Log, by_cell
+from posse.insight.logs import ROUNDED, Log, by_cell, fixed_shares
 from posse.learner.shares import equal_shares
 from posse.text import listed
 
 UNLIKELY = math.log(1e5)  # one in 1e5 correct logs may be doubted, for each arm and direction
 SEEN = 20  # a player whose rarest seen arm is expected this often has surely seen every arm that it may play
-_SAME = 1e-6  # propensities whose relative difference is smaller count as equal
-_ROUNDED = 0.05  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +34,7 @@ class Rows:
     undrawn: int  # how many were left out because their propensity is unknown: past rewards, not decisions
     given_up: int  # how many decisions are not in the log because the learner gave them up
     early: int | None  # how many early rewards were left out; None if no default reward is taken
-    since: np.ndarray  # the first row in which each arm is known to be on offer, [arm]
-    until: np.ndarray  # one past the last such row, [arm]
+    offered: np.ndarray | None  # which arms could be played, [row, arm]; None if all could, as far as is known
     groups: tuple[str, ...]  # the players, or the values of the column by which results are asked for
     group: np.ndarray
     probabilities: np.ndarray | None  # of all arms in each row, [row, arm], NaN where unknown
@@ -78,23 +75,22 @@ class Rows:
         """None for all rows, then every group that has rows."""
         return None, *np.unique(self.group).tolist()
 
-    def on_offer(self, arms: np.ndarray) -> tuple[int, int]:
-        """The rows, first and one past the last, in which all of these arms are known to have been on offer."""
-        first, last = self.since[arms].max(initial=0), self.until[arms].min(initial=self.arm.size)
-        if first >= last:
-            names = listed(self.arms[arm] for arm in np.flatnonzero(arms))
-            raise ValueError(f"no row is known to be from a time when all of {names} were on offer")
-        return int(first), int(last)
+    def on_offer(self, arms: np.ndarray) -> np.ndarray:
+        """In which rows all of these arms could be played, as far as is known."""
+        there = np.ones(self.arm.size, bool) if self.offered is None else self.offered[:, arms].all(axis=1)
+        if not there.any():
+            raise ValueError(f"in no row were all of {listed(np.array(self.arms)[arms])} on offer")
+        return np.asarray(there)
 
     def taken(self, places: Any) -> "Rows":
-        """Only the rows in these places, a slice or numbers, in their order. All arms count as on offer in them."""
+        """Only the rows in these places, a slice or numbers, in their order."""
         if isinstance(places, slice) and places.indices(self.arm.size) == (0, self.arm.size, 1):
             return self
         columns = {name: getattr(self, name)[places] for name in ("player", "arm", "reward", "propensity")}
         columns["group"] = columns["player"] if self.by_player else self.group[places]
-        columns["probabilities"] = None if self.probabilities is None else self.probabilities[places]
-        size = columns["arm"].size
-        return replace(self, **columns, since=np.zeros_like(self.since), until=np.full_like(self.until, size))
+        for name in ("probabilities", "offered"):
+            columns[name] = None if getattr(self, name) is None else getattr(self, name)[places]
+        return replace(self, **columns)
 
 
 def usable(log: Log, adaptive: bool | None) -> Rows:
@@ -118,40 +114,22 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
             f"no row has both a propensity and a reward: {drawn.sum()} have the one, {known.sum()} the other"
             + (f"; {early}" if early else "")
         )
-    design = _design(log, drawn)
+    design = _design(log)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
     kept = log.kept(use)
     columns = kept.player, kept.arm, (kept.reward - low) / (high - low), propensity[use]
     left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up, log.early
     groups, group = (kept.players, kept.player) if kept.group is None else (kept.groups, kept.group)
-    named: dict[str, Any] = dict(zip(("since", "until"), _offers(kept), strict=True))
-    named |= {"groups": groups, "group": group, "probabilities": kept.probabilities, "attributes": log.attributes}
-    return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, **named)
-
-
-def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
-    """From which row to which each arm is known to have been on offer; a learner says which arms came and went.
-
-    An arm that was added counts as on offer after the first row that played it. Only the past says which row that is,
-    so later rows stay fair. An arm that was retired counts up to the last decision whose reward had come by then; if
-    it came back, only the time before it first went counts.
-    """
-    since, until = np.zeros(len(log.arms), np.int64), np.full(len(log.arms), log.arm.size)
-    changed: dict[str, list[Any]] = {}
-    for change in log.about.get("changes", ()):
-        if change["kind"] in ("add arm", "retire arm"):
-            changed.setdefault(change["name"], []).append(change)
-    for arm, name in enumerate(log.arms):
-        own = changed.get(name, [])
-        if own and own[0]["kind"] == "add arm":
-            played = np.flatnonzero(log.arm == arm)
-            since[arm] = played[0] + 1 if played.size else log.arm.size
-        gone = [change["event"] for change in own if change["kind"] == "retire arm"]
-        if gone:
-            before = np.flatnonzero(log.observed < gone[0]) if log.observed is not None else np.array([], np.int64)
-            until[arm] = before[-1] + 1 if before.size else 0
-    return since, until
+    offered = None if kept.probabilities is None else ~(kept.probabilities <= 0)  # NaN in old logs, which do not say
+    offered = None if offered is None or offered.all() else offered
+    named: dict[str, Any] = {
+        "groups": groups,
+        "group": group,
+        "probabilities": kept.probabilities,
+        "attributes": log.attributes,
+    }
+    return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, offered, **named)
 
 
 def only(log: Log, players: Iterable[str]) -> Log:
@@ -167,36 +145,29 @@ def held_out(log: Log) -> Log:
     """The decisions that a learner held out: their arms had equal shares within their limits, whatever it learned."""
     if log.holdout is None or not log.holdout.any():
         raise ValueError("the log has no decisions that were held out; posse.Learner(..., holdout=0.1) holds some out")
-    if any(change.get("kind") in ("add arm", "retire arm") for change in log.about.get("changes", ())):
+    kept, each = log.kept(log.holdout), 1 / len(log.arms)
+    equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=ROUNDED, atol=0)
+    drawn = np.full((kept.arm.size, len(log.arms)), each)
+    if kept.probabilities is not None and kept.rounds is not None and not np.isnan(kept.probabilities).any():
+        drawn = equal_shares(log.about, kept.rounds, kept.probabilities > 0)
+    elif any(change.get("kind") in ("add arm", "retire arm") for change in log.about.get("changes", ())):
         raise ValueError("arms came or went in this log, so the propensities of its held out decisions differ")
-    kept = log.kept(log.holdout)
-    each = 1 / len(log.arms)
-    equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=_ROUNDED, atol=0)
-    if "changes" not in log.about and not equal:
+    elif "changes" not in log.about and not equal:
         raise ValueError(
             "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
             f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
         )
-    propensity = np.full(kept.player.size, each)
-    probabilities: np.ndarray | None = None
-    if kept.probabilities is not None and kept.rounds is not None:
-        offered = ~(kept.probabilities <= 0)  # NaN in old logs, which do not say
-        drawn = equal_shares(log.about, kept.rounds, offered)
-        if (drawn != each).any():
-            propensity, probabilities = drawn[np.arange(kept.arm.size), kept.arm], drawn
-    return replace(kept, propensity=propensity, probabilities=probabilities, about={**log.about, "adaptive": False})
+    propensity = drawn[np.arange(kept.arm.size), kept.arm]
+    return replace(kept, propensity=propensity, probabilities=drawn, about={**log.about, "adaptive": False})
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
-    """For each player, whether the log has no row of an arm that the target plays; an error unless by mere chance.
-
-    It is chance if propensities are fixed, each arm has the same one for all players, and they add up to 1: then the
-    arm could have been played, and weights stay fair.
-    """
+    """For each player, whether the log has no row of an arm that the target plays; an error unless by mere chance."""
     pulls = rows.pulls()
     lacking = (probabilities > 0) & (pulls == 0) & (pulls.sum(axis=1) > 0)[:, None]
-    if lacking.any() and common_design(rows) is None:
-        player, arm = np.argwhere(lacking)[0]
+    never = lacking & ~playable(rows)
+    if never.any():
+        player, arm = np.argwhere(never)[0]
         raise ValueError(
             f"no overlap: {target} plays arm {rows.arms[arm]!r} for player {rows.players[player]!r}, but no row to "
             "judge it by has both; judge a policy that does not, or leave that player out"
@@ -204,13 +175,21 @@ def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
     return lacking.any(axis=1)
 
 
-def common_design(rows: Rows) -> np.ndarray | None:
-    """The propensity of each arm, if it is the same for all players and they add up to 1; else None."""
-    if rows.design is None or np.isnan(rows.design).all(axis=0).any():
-        return None
-    least = np.nanmin(rows.design, axis=0)
-    same = np.allclose(np.nanmax(rows.design, axis=0), least, rtol=_SAME, atol=0)
-    return least if same and abs(least.sum() - 1) <= _ROUNDED else None
+def playable(rows: Rows) -> np.ndarray:
+    """Which arms each player can be judged by, [player, arm]: those that it played, or could have played in every row.
+
+    Then weights stay fair. That an arm could have been played is known if each row has the probabilities of all arms,
+    or if propensities are fixed (`fixed_shares`).
+    """
+    if fixed_shares(rows.design) is not None:
+        return np.ones(rows.shape, bool)
+    pulls = rows.pulls()
+    found = (pulls > 0) | (pulls.sum(axis=1) == 0)[:, None]
+    if rows.probabilities is not None:
+        blocked = np.zeros(rows.shape, np.int64)
+        np.add.at(blocked, rows.player, ~(rows.probabilities > 0))  # not on offer, or not known
+        found |= blocked == 0
+    return found
 
 
 def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
@@ -219,9 +198,8 @@ def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
     A weight is 1/e where the arm was played, with e its propensity, and 0 elsewhere. How far the average may be from 1
     is Bernstein's inequality (Freedman, 1975, for logs that learn).
     """
-    if rows.since[arm] >= rows.until[arm]:
-        return 1.0, 0.0, 0.0
-    rows = rows.taken(slice(int(rows.since[arm]), int(rows.until[arm])))
+    if rows.offered is not None:
+        rows = rows.taken(np.flatnonzero(rows.offered[:, arm]))
     weights, chances = (rows.arm == arm) / rows.propensity, _chances(rows, arm)
     if chances is not None:
         weights, chances = weights[~np.isnan(chances)], chances[~np.isnan(chances)]
@@ -248,7 +226,7 @@ def check_draws(rows: Rows) -> int:
     size, there = pulls.sum(axis=1), np.arange(len(rows.players))
     chance = np.where(np.isnan(rows.design), 0.0, rows.design)
     found = pulls / np.maximum(size, 1)[:, None]
-    near = np.clip(found, (1 - _ROUNDED) * chance, np.minimum((1 + _ROUNDED) * chance, 1))
+    near = np.clip(found, (1 - ROUNDED) * chance, np.minimum((1 + ROUNDED) * chance, 1))
     arm, several = pulls.argmax(axis=1), size > 1
     once, p = several & (pulls[there, arm] == size), near[there, arm]
     k, expected = int(once.sum()), max(float((p**size + (1 - p) ** size)[several].sum()), 1e-300)
@@ -274,29 +252,23 @@ def _chances(rows: Rows, arm: int) -> np.ndarray | None:
     """The propensity of an arm in each row, played or not, NaN where unknown; None if propensities vary."""
     if rows.design is None or rows.adaptive:
         return None
-    common = common_design(rows)
-    if common is not None:
-        return np.full(rows.arm.size, common[arm])
+    known = fixed_shares(rows.design)
+    if known is not None:
+        return np.asarray(known[rows.player, arm])
     least = np.where(np.isnan(rows.design), 1, rows.design).min(axis=1)
     sure = rows.pulls().sum(axis=1) * least >= SEEN
     return np.asarray(np.where(sure, rows.design[:, arm], np.nan)[rows.player])
 
 
-def _design(log: Log, drawn: np.ndarray) -> np.ndarray | None:
-    """The propensity of each player and arm, NaN where unknown; None if it varies from row to row."""
-    assert log.propensity is not None
-    least, most = np.full(log.shape, np.inf), np.full(log.shape, -np.inf)
-    cells = log.player[drawn], log.arm[drawn]
-    np.minimum.at(least, cells, log.propensity[drawn])
-    np.maximum.at(most, cells, log.propensity[drawn])
-    seen = np.isfinite(least)
-    if not np.allclose(least[seen], most[seen], rtol=_SAME, atol=0):
-        return None
-    totals = np.where(seen, least, 0).sum(axis=1)
-    worst = int(totals.argmax())
-    if totals[worst] > 1 + _ROUNDED and not log.about.get("adaptive"):
-        raise ValueError(
-            f"the propensities of player {log.players[worst]!r} are the same throughout and add up to "
-            f"{totals[worst]:g} over the arms, but probabilities add up to 1"
-        )
-    return np.where(seen, least, np.nan)
+def _design(log: Log) -> np.ndarray | None:
+    """The log's design, if it is one: probabilities add up to 1 at most."""
+    design = log.design()
+    if design is not None and not log.about.get("adaptive"):
+        totals = np.nansum(design, axis=1)
+        worst = int(totals.argmax())
+        if totals[worst] > 1 + ROUNDED:
+            raise ValueError(
+                f"the propensities of player {log.players[worst]!r} are the same throughout and add up to "
+                f"{totals[worst]:g} over the arms, but probabilities add up to 1"
+            )
+    return design

@@ -8,17 +8,14 @@ import numpy as np
 
 from posse.checks import number
 from posse.insight.evaluation import estimators
-from posse.insight.evaluation.rows import Rows, common_design
+from posse.insight.evaluation.rows import Rows, playable
 from posse.insight.hierarchy.model import fit
 from posse.learner import Counts
 from posse.policies import all_policies
 from posse.text import listed
 
-LOGGED = "logged"
-UNIFORM = "uniform"
-BEST = "best"
+LOGGED, UNIFORM, BEST, SEGMENTS = "logged", "uniform", "best", "segments"
 BY = f"{BEST} by "
-SEGMENTS = "segments"
 PARTS = np.array([2, 0, 3, 1, 4])  # in the order in which rows are dealt: a single row of a player and arm judges
 FIRST_JUDGE = 2  # the first part of the rows that judges what those before it say is best
 
@@ -36,9 +33,9 @@ class FixedPolicy:
 
     def probabilities(self, player: str) -> dict[str, float]:
         """The probability with which the player plays each arm; arms that are not named have none."""
-        if player not in self.table and "*" not in self.table:
+        entry = self.table.get(player, self.table.get("*"))
+        if entry is None:
             raise ValueError(f"{self.name} has nothing for player {player!r}; '*' is everybody who is not named")
-        entry = self.table[player] if player in self.table else self.table["*"]
         return {entry: 1.0} if isinstance(entry, str) else dict(entry)
 
 
@@ -123,9 +120,8 @@ def _learned(name: str, rows: Rows) -> Target:
         part, judges = PARTS[estimators.deal(rows.player, rows.arm, rows.shape)], slice(FIRST_JUDGE, None)
     each_part = estimators.by_fold(part, *cells)
     before = [(each.cumsum(axis=0) - each)[judges] for each in each_part]
-    played = before[0][0] if rows.adaptive else rows.pulls()  # what a learner plays depends on rewards
-    playable = (played > 0) | (played.sum(axis=1) == 0)[:, None] | (common_design(rows) is not None)
-    in_all = np.array([playable[segment == each].all(axis=0) for each in range(len(names))])
+    can = playable(rows.taken(slice(rows.arm.size // 2)) if rows.adaptive else rows)  # a learner's choices may tell
+    in_all = np.array([can[segment == each].all(axis=0) for each in range(len(names))])
     for each, arms in zip(names, in_all, strict=True):
         if not arms.any():
             raise ValueError(f"no overlap: {name} needs an arm that every player of {each} has played")

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from posse.insight.evaluation.estimators import FOLDS
-from posse.insight.evaluation.model import Estimate, ScoredTarget
+from posse.insight.evaluation.model import Estimate, Interval, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
 from posse.insight.evaluation.targets import FIRST_JUDGE, Target
 from posse.insight.logs import left_out as left_out_rewards
-from posse.text import align, align_blocks, bullet, fixed, interval_decimals, listed, plural, shorten, with_ends
+from posse.text import align, align_blocks, bullets, fixed, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
@@ -20,14 +20,13 @@ LISTED = 50  # segments for which an arm is best
 SHOWN = 20  # players in the text: those with most rows
 HANDFUL = 30  # fewer effective rows than this are called a handful
 CERTAIN = 1 - 1e-12  # from this propensity on, nothing else could have been played
-
-
 WHY = {
     "normal": "normal, corrected for skewness: the rewards vary enough for their range",
     "weighted": "normal, from rows weighted by how freely the log could choose. They hold for one look at the log, if "
     "the arms' means stay the same over time; those of estimator dr do not need that, and are wider",
     "betting": "by betting, which holds for any rewards in their range: {}",
-    "hoeffding": "Hoeffding's: there are few rows, and their choices depended on earlier rewards",
+    "martingale": "from bounds that hold for any rewards in their range: the rewards vary too little for a normal "
+    "interval, or rows are few, and choices depended on earlier rewards",
     "replay": "Student's, with the variance between passes of the replay",
 }
 """Why an interval is of its kind."""
@@ -45,8 +44,7 @@ def to_text(evaluation: Evaluation) -> str:
         made = ["\n".join(block) for block in align_blocks(columns[:2], columns[2:])]  # as many as fit a line
         parts += [f"{title}\n{made[0]}" if title else made[0], *made[1:]]
     parts += [f"… {more}" for more in left_out(evaluation)]
-    parts.append("\n".join(bullet(note) for note in [*kinds_of_intervals(evaluation), *evaluation.notes]))
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, bullets([*kinds_of_intervals(evaluation), *evaluation.notes])])
 
 
 def headline(evaluation: Evaluation) -> str:
@@ -67,10 +65,11 @@ def overall_table(evaluation: Evaluation) -> list[list[str]]:
     rows = [["", "value", interval, "total", *against, "rows", "effective", "largest weight"]]
     for each in evaluation.estimates:
         if each.player is None:
-            difference = [_difference(each)] if against else []
+            difference = [_shown(each.difference, "+")] if against else []
+            value, _, ends = _shown(each).partition(" ")
             sizes = [f"{each.rows:,.0f}", f"{each.effective_rows:,.0f}", f"{each.largest_weight:,.3g}"]
             rows.append(
-                [shorten(each.target, 40), *_interval(each), _total(each, evaluation.rows), *difference, *sizes]
+                [shorten(each.target, 40), value, ends or value, _total(each, evaluation.rows), *difference, *sizes]
             )
     return rows
 
@@ -82,10 +81,9 @@ def player_tables(evaluation: Evaluation) -> list[tuple[str, list[list[str]]]]:
     values, differences = [], []
     for target in targets:
         found = [evaluation.of(target, player) for player in players]
-        cells = [_interval(each) for each in found]
-        values.append([shorten(target, 24), *("—" if value == "—" else f"{value} {ends}" for value, ends in cells)])
+        values.append([shorten(target, 24), *map(_shown, found)])
         if any(each.difference for each in found):
-            differences.append([shorten(target, 24), *(_difference(each) for each in found)])
+            differences.append([shorten(target, 24), *(_shown(each.difference, "+") for each in found)])
             differences.append(["shrunken", *(_shrunken(each) for each in found)])
     first = [[evaluation.by, *players], ["rows", *(f"{rows:,}" for rows in evaluation.player_rows[:SHOWN])]]
     tables = [("", [*first, *values])]
@@ -102,11 +100,11 @@ def left_out(evaluation: Evaluation) -> list[str]:
     return [f"{more} with {sum(evaluation.player_rows[SHOWN:]):,} rows are in to_dict() and in --json"]
 
 
-def _interval(estimate: Estimate) -> tuple[str, str]:
-    if math.isnan(estimate.value):
-        return "—", "—"
-    value, ends = with_ends(estimate.value, estimate.low, estimate.high).split(" ", 1)
-    return value, ends
+def _shown(found: Estimate | Interval | None, sign: str = "") -> str:
+    """A value with its interval; — where there is none."""
+    if found is None or math.isnan(found.value):
+        return "—"
+    return with_ends(found.value, found.low, found.high, sign)
 
 
 def _total(estimate: Estimate, rows: int) -> str:
@@ -116,30 +114,22 @@ def _total(estimate: Estimate, rows: int) -> str:
     return fixed(rows * estimate.value, min(interval_decimals(rows * estimate.low, rows * estimate.high), 2))
 
 
-def _difference(estimate: Estimate) -> str:
-    found = estimate.difference
-    if found is None or math.isnan(found.value):
-        return "—"
-    return with_ends(found.value, found.low, found.high, "+")
-
-
 def _shrunken(estimate: Estimate) -> str:
     found = estimate.difference
     if found is None or found.shrunken is None:
         return "—"
     digits = interval_decimals(-2 * found.shrunken_error, 2 * found.shrunken_error)
-    return f"{found.shrunken:+,.{digits}f} ± {2 * found.shrunken_error:,.{digits}f}"
+    return f"{fixed(found.shrunken, digits, '+')} ± {fixed(2 * found.shrunken_error, digits)}"
 
 
 def kinds_of_intervals(evaluation: Evaluation) -> Iterator[str]:
     """Which kinds of intervals there are, for what, and why."""
+    several = len(evaluation.players) > 1
     for kind, why in WHY.items():
         whole = [each.target for each in evaluation.estimates if each.interval == kind and each.player is None]
-        parts = sum(each.interval == kind and each.player is not None for each in evaluation.estimates)
-        if whole or (parts and len(evaluation.players) > 1):
-            by_player = (
-                [f"{plural(parts, 'value')} by {evaluation.by}"] if parts and len(evaluation.players) > 1 else []
-            )
+        parts = several * sum(each.interval == kind and each.player is not None for each in evaluation.estimates)
+        if whole or parts:
+            by_player = [f"{plural(parts, 'value')} by {evaluation.by}"] if parts else []
             names = listed([*(shorten(name, 24) for name in whole), *by_player])
             yield f"intervals of {names}: {why.format(LEARNED if evaluation.adaptive else FEW)}"
     yield from _wider_differences(evaluation)
@@ -171,8 +161,7 @@ def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget, *, learn
     part, whole = rows.arm.size, everything.arm.size
     if part < whole and not learned:
         yield (
-            f"{scored.name} is judged by {part:,} of the {whole:,} rows, from the time when all that it plays was on "
-            "offer: arms came or went"
+            f"{scored.name} is judged by {part:,} of the {whole:,} rows: those in which all that it plays was on offer"
         )
     blind = float(((rows.propensity >= CERTAIN) & (scored.weights < CERTAIN)).mean())
     if blind > 0:
@@ -219,8 +208,8 @@ def doubtful_arms(rows: Rows) -> Iterator[str]:
     if far and rows.adaptive:
         yield (
             f"the weights of an arm average 1 if it is always on offer, but see {listed(far)}: it was not always on "
-            "offer (a log does not show what choose(available=…) left out), or was played rarely. The intervals allow "
-            "for both, but values may lean to where the model starts (dr) or to the least reward (ips)"
+            "offer, or was played rarely. The intervals allow for both, but values may lean to where the model starts "
+            "(dr) or to the least reward (ips)"
         )
     elif far:
         yield f"weights should average 1, but see {listed(far)}: the propensities do not fit what was played"

@@ -41,7 +41,7 @@ class ArmRows:
 def weighted_interval(
     arms: list[ArmRows], player: np.ndarray, reward: np.ndarray, level: float
 ) -> tuple[float, float, float, float] | None:
-    """The value, its ends and its standard error; None if the policy that learned left too little to chance."""
+    """The value, its ends and its standard error; None if a bet is the better interval."""
     players = arms[0].stakes.size
     rows = np.bincount(player, minlength=players)
     rare = np.minimum(RARE / np.maximum(rows, 1), 0.5)[player]
@@ -71,6 +71,8 @@ def weighted_interval(
     error = math.sqrt(float((errors**2).sum()))
     skewness = float((deviations**3).sum()) / error**3
     z = NormalDist().inv_cdf(1 - level / 2)
-    low, high = (value - error * skew_corrected(each, skewness) for each in (z, -z))
     bias = BIAS / free * float(errors.sum())
+    if bias > z * error:  # many players with few rows each: a bet is narrower
+        return None
+    low, high = (value - error * skew_corrected(each, skewness) for each in (z, -z))
     return value, low - bias, high + bias, error

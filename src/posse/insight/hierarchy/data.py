@@ -17,6 +17,10 @@ NO_LOG = (
     "A reward that is reported counts at once, the default reward only when a decision's patience is over. There is no "
     "log, so the newest rewards cannot be left out: while decisions wait, means mislead."
 )
+FORGETS = (
+    "The policy forgets old rewards, and there is no log of them: this is about what is left, and no interval or alarm "
+    "is guaranteed at more than one look."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +33,7 @@ class PlayerData:
     shared: np.ndarray | None = None
     """How much each player's next decision rests on others' data, where a learner says so, [player]."""
     notes: tuple[str, ...] = ()
-    """What is left out because a default reward is taken."""
+    """What is left out because a default reward is taken, or forgotten."""
 
     @classmethod
     def read(
@@ -40,13 +44,14 @@ class PlayerData:
             return source if attributes is None else replace(source, counts=with_attributes(source.counts, attributes))
         setup = getattr(source, "setup", None)
         default = getattr(setup, "default_reward", None) is not None
-        if callable(getattr(source, "counts", None)) and not (default and getattr(setup, "keep_log", False)):
+        forgets = getattr(getattr(setup, "policy", None), "forget", None) is not None
+        by_log = (default or forgets) and getattr(setup, "keep_log", False)  # which then has more than the counts
+        given = isinstance(source, Counts)
+        if given or (callable(getattr(source, "counts", None)) and not by_log):
             weights = getattr(source, "shared_weights", None)
-            counts, shared = source.counts(), None if weights is None else np.asarray(weights())
-            counts = with_attributes(with_range(counts, reward_range), attributes)
-            return cls(counts, shared=shared, notes=(NO_LOG,) if default else ())
-        if isinstance(source, Counts):
-            return cls(with_attributes(with_range(source, reward_range), attributes))
+            shared = None if weights is None else np.asarray(weights())
+            counts = with_attributes(with_range(source if given else source.counts(), reward_range), attributes)
+            return cls(counts, shared=shared, notes=(NO_LOG,) * default + (FORGETS,) * forgets)
         how: dict[str, Any] = {"attributes": attributes, "in_order": True, "reward_range": reward_range}
         log = read_log(source, columns, also=("shared", "decision"), **how)
         return cls(with_attributes(log.counts(), attributes), log, notes=tuple(log.left_out()))

@@ -22,6 +22,7 @@ class ScaleGrid:
 
     def __init__(self, cells: Cells, tells_contrasts: bool) -> None:
         self.cells, self.tells_contrasts = cells, tells_contrasts
+        self.many = cells.pulls.size > MANY  # so that one set of sites serves the whole grid: it spans little
         self.sites = cells.first_sites()
         self.best = 0.5, 0.3 if tells_contrasts else 0.0
         coarse = np.concatenate([[0.0], np.geomspace(0.01, LARGEST, 12)])
@@ -61,11 +62,6 @@ class ScaleGrid:
             if not same:
                 self.axes = better
             _, self.sites = self.cells.converged(*self.best, self.sites)
-
-    @property
-    def many(self) -> bool:
-        """Whether one set of sites serves the whole grid: with so many cells, it spans little."""
-        return self.cells.pulls.size > MANY
 
     def _evaluate(self) -> None:
         """The evidence at every (σ, τ) of the grid, and at 0 in front of each axis."""

@@ -148,15 +148,18 @@ class PlayerModel:
         true = float(self.odds_deviation().value) ** 2
         return true / (true + self.noise) if true else 0.0
 
+    @property
+    def chances(self) -> np.ndarray:
+        """The probability of each draw, [draw]."""
+        return np.asarray(self.weights["middle"] / self.weights["middle"].sum())
+
     def expected(self) -> np.ndarray:
         """The players' mean rewards, on average over the draws, [player, arm]."""
-        weights = self.weights["middle"] / self.weights["middle"].sum()
-        return np.asarray(np.einsum("d,dpa->pa", weights, self.draws))
+        return np.asarray(np.einsum("d,dpa->pa", self.chances, self.draws))
 
     def problems(self, count: int, seed: int) -> np.ndarray:
         """Means for simulations, drawn from the posterior, on the scale of the draws, [problem, player, arm]."""
-        weights = self.weights["middle"] / self.weights["middle"].sum()
-        return self.draws[np.random.default_rng(seed).choice(len(weights), count, p=weights)]
+        return self.draws[np.random.default_rng(seed).choice(len(self.draws), count, p=self.chances)]
 
 
 def level_deviation(means: np.ndarray) -> np.ndarray:

@@ -110,12 +110,12 @@ class Plan(Summarized, PlannedRun, PolicyRoles):
     @property
     def attainable(self) -> np.ndarray:
         """What always choosing each player's best arm would earn, [problem]."""
-        return self._by_fixed_choice(lambda means: means.max(axis=1))
+        return self._earned(self._means.max(axis=2))
 
     @property
     def lost_by_random(self) -> np.ndarray:
         """What equal shares of all arms throughout would lose, [problem]."""
-        return self.attainable - self._by_fixed_choice(lambda means: means.mean(axis=1))
+        return self.attainable - self._earned(self._means.mean(axis=2))
 
     @functools.cached_property
     def test(self) -> EqualSharesTest:
@@ -140,19 +140,17 @@ class Plan(Summarized, PlannedRun, PolicyRoles):
         weights = self.decisions / self.decisions.sum()
         if least == 0:
             return math.inf
-        return float(
-            np.median([decisions_needed(each, self._dispersion, weights, least, part) for each in self._means])
-        )
+        needed = [decisions_needed(each, self._dispersion, weights, least, part) for each in self._means]
+        return float(np.median(needed))
 
     @property
     def lost_by_one_arm(self) -> np.ndarray:
         """What the best single arm for all players would lose if it were known from the start, [problem]."""
-        arms = range(len(self.arms))
-        return self.attainable - np.max([self._by_fixed_choice(lambda m, k=k: m[:, k]) for k in arms], axis=0)
+        return self.attainable - np.max([self._earned(each) for each in np.moveaxis(self._means, 2, 0)], axis=0)
 
-    def _by_fixed_choice(self, value: Any) -> np.ndarray:
-        earned = self.low + self.unit * np.array([value(means) for means in self._means])
-        return (self._made * earned).sum(axis=1)
+    def _earned(self, means: np.ndarray) -> np.ndarray:
+        """What the run earns if each decision of a player has this mean, [problem], from means [problem, player]."""
+        return np.asarray((self._made * (self.low + self.unit * means)).sum(axis=1))
 
     @property
     def _means(self) -> np.ndarray:

@@ -11,7 +11,7 @@ from posse.insight.planning.equal_shares import EQUAL, TESTED
 from posse.insight.planning.policies import role
 from posse.learner import Counts
 from posse.simulation import Difference
-from posse.text import align, bullet, fixed, listed, plural
+from posse.text import align, bullets, fixed, listed, plural
 
 if TYPE_CHECKING:
     from posse.insight.planning.api import Plan
@@ -33,9 +33,8 @@ WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
 def to_text(plan: Plan) -> str:
     """Assumptions, table and conclusions, for the terminal."""
-    assumed, concluded = ([bullet(line, WIDTH) for line in lines] for lines in (_assumptions(plan), conclusions(plan)))
-    table = [table_title(plan), *align(policy_table(plan), SIDES)]
-    return "\n".join([*assumed, "", *table, "", *concluded])
+    assumed, concluded = (bullets(lines, WIDTH) for lines in (_assumptions(plan), conclusions(plan)))
+    return "\n".join([assumed, "", table_title(plan), *align(policy_table(plan), SIDES), "", concluded])
 
 
 def conclusions(plan: Plan) -> list[str]:
@@ -75,14 +74,21 @@ def amount(value: float) -> str:
 def with_interval(difference: Difference, scale: float = 1.0, unit: str = "") -> str:
     """A mean and its interval, with as many decimals as the interval's width allows.
 
-    >>> with_interval(Difference(0.4123, 0.39, 0.431, 0.95, 20), 100, " %")
-    '41 % [39, 43]'
     >>> with_interval(Difference(-0.3, -0.45, -0.15, 0.95, 20))
     '−0.3 [−0.5, −0.1]'
     """
     mean, low, high = (scale * value for value in (difference.mean, difference.low, difference.high))
     digits = 0 if high - low >= 2 else 1 if high - low >= 0.2 else 2
     return f"{fixed(mean, digits)}{unit} [{fixed(low, digits)}, {fixed(high, digits)}]"
+
+
+def percent(saving: Difference) -> str:
+    """A share and its interval in percent.
+
+    >>> percent(Difference(0.4123, 0.39, 0.431, 0.95, 20))
+    '41 % [39, 43]'
+    """
+    return with_interval(saving, 100, " %")
 
 
 def guess_in_words(
@@ -208,9 +214,9 @@ def policy_table(plan: Plan) -> list[list[str]]:
     rows = [["policy", "", "lost", "a player", "percent", "saves, of what is lost alone (95 %)"]]
 
     def add(label: str, role: str, lost: float, saving: Difference | None) -> None:
-        percent = f"{100 * lost / attainable:.1f} %" if attainable > 0 else "–"
-        saved = "" if saving is None else with_interval(saving, 100, " %")
-        rows.append([label, role, amount(lost), amount(lost / len(plan.players)), percent, saved])
+        share = f"{100 * lost / attainable:.1f} %" if attainable > 0 else "–"
+        saved = "" if saving is None else percent(saving)
+        rows.append([label, role, amount(lost), amount(lost / len(plan.players)), share, saved])
 
     for policy in plan.compared:
         saving = None if policy == plan.alone else plan.saving(policy)
@@ -233,36 +239,33 @@ def _role(plan: Plan, number: int) -> str:
 
 
 def _sharing(plan: Plan) -> str:
-    saving = plan.saving(plan.right)
-    how = f"ε = {plan.epsilon:g} (RobustAgg-TS)"
-    saved = f"saves {with_interval(saving, 100, ' %')} of what learning alone loses."
-    if saving.low > 0:
-        return f"Sharing with {how} {saved}"
-    if saving.high < 0:
-        more = with_interval(_negative(saving), 100, " %")
-        savings = [plan.saving(policy) for policy in plan.sweep]
-        best = int(np.argmax([other.mean for other in savings]))
-        if savings[best].low > 0:
-            return (
-                f"Sharing with {how} loses {more} more than learning alone; the ε tried that does best, "
-                f"{plan.sweep_epsilons[best]:.3g}, saves {with_interval(savings[best], 100, ' %')}."
-            )
-        return f"Sharing with a stated ε does not pay here: with {how} it loses {more} more than learning alone."
-    return f"Sharing with a stated ε makes no clear difference here: with {how} it {saved}"
+    saving, how = plan.saving(plan.right), f"ε = {plan.epsilon:g} (RobustAgg-TS)"
+    if saving.high >= 0:
+        unclear = f"a stated ε makes no clear difference here: with {how} it"
+        return (
+            f"Sharing with {how if saving.low > 0 else unclear} saves {percent(saving)} of what learning alone loses."
+        )
+    more, savings = percent(_negative(saving)), [plan.saving(policy) for policy in plan.sweep]
+    best = int(np.argmax([other.mean for other in savings]))
+    if savings[best].low > 0:
+        return (
+            f"Sharing with {how} loses {more} more than learning alone; the ε tried that does best, "
+            f"{plan.sweep_epsilons[best]:.3g}, saves {percent(savings[best])}."
+        )
+    return f"Sharing with a stated ε does not pay here: with {how} it loses {more} more than learning alone."
 
 
 def _wrong(plan: Plan, words: str, policy: int) -> str:
     """What one wrong ε changes, and whether sharing with it is better than learning alone."""
     change, against_alone = plan.difference(policy, plan.right), _beside_alone(plan, policy)
+    text, turn = f"about as much as with the right one ({with_interval(change)} more)", ""
     if change.low > 0:
-        text = f"{with_interval(change)} more than with the right one"
-        joined = "but" if against_alone.startswith("less") else "and"
+        text, turn = f"{with_interval(change)} more than with the right one", "less"
     elif change.high < 0:
-        text = f"{with_interval(_negative(change))} less than with the right one"
-        joined = "but" if against_alone.startswith("more") else "and"
-    else:
-        text, joined = f"about as much as with the right one ({with_interval(change)} more)", "and"
-    return f"With {words} it loses {text}, {joined} {against_alone}."
+        text, turn = f"{with_interval(_negative(change))} less than with the right one", "more"
+    return (
+        f"With {words} it loses {text}, {'but' if turn and against_alone.startswith(turn) else 'and'} {against_alone}."
+    )
 
 
 def _beside_alone(plan: Plan, policy: int) -> str:
@@ -274,12 +277,10 @@ def _beside_alone(plan: Plan, policy: int) -> str:
 
 def _learned(plan: Plan) -> str:
     """What PosseTS saves, and how much of that is due to sharing if its like that learns alone is compared too."""
-    saved = (
-        f"PosseTS, which needs no ε, saves {with_interval(plan.saving(plan.learned), 100, ' %')} of what Ind-TS loses"
-    )
+    saved = f"PosseTS, which needs no ε, saves {percent(plan.saving(plan.learned))} of what Ind-TS loses"
     if plan.learned_alone is None:
         return f"{saved}."
-    other = with_interval(plan.saving(plan.learned, plan.learned_alone), 100, " %")
+    other = percent(plan.saving(plan.learned, plan.learned_alone))
     return f"{saved}, and {other} of what Ind-TS-V loses, which models the noise as PosseTS does and learns alone."
 
 
@@ -290,13 +291,12 @@ def _worth(plan: Plan) -> list[str]:
     told, untold = (amount(float(lost.mean())) for lost in (plan.lost[plan.learned], plan.lost_untold))
     losses = f"it loses {told} if it is told and {untold} if it is not"
     if plan.worth.low > 0:
-        return [f"Telling PosseTS the attributes saves {with_interval(plan.worth, 100, ' %')} of its loss: {losses}."]
+        return [f"Telling PosseTS the attributes saves {percent(plan.worth)} of its loss: {losses}."]
     if plan.worth.high < 0:
-        more = with_interval(_negative(plan.worth), 100, " %")
+        more = percent(_negative(plan.worth))
         return [f"Telling PosseTS the attributes does not pay here: it loses {more} more: {losses}."]
     return [
-        f"Telling PosseTS the attributes makes no clear difference here: {losses}, "
-        f"a saving of {with_interval(plan.worth, 100, ' %')}."
+        f"Telling PosseTS the attributes makes no clear difference here: {losses}, a saving of {percent(plan.worth)}."
     ]
 
 

@@ -93,6 +93,11 @@ class Watch(Summarized):
         checks = [each for each in self.checks if each.alarm]
         return (*checks, *(each for each in self.guards if each.alarm))
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Alarms of the checks in words: then no estimate from this log can be trusted."""
+        return tuple(text.check_sentence(each, self.arms) for each in self.checks if each.alarm)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data that JSON can hold; NaN and infinities become None."""
         return dict(plain(self))
@@ -126,8 +131,9 @@ def watch(
     Args:
         source: the log: a Parquet file, an Arrow table, or a learner.
         level: the largest probability that a check ever raises a false alarm, for each of the two checks.
-        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. All
-            arms must have been equally likely throughout: propensity="1/3" if there are three.
+        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. Arms
+            must have had the same probabilities throughout: the column `propensity`, or "1/3" for three that were
+            equally likely.
 
     >>> import posse
     >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, holdout=0.2, clock=lambda: 0.0)
@@ -192,8 +198,8 @@ def watch_of(
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:
     """An effect in units of the rewards. No two means differ by more than their range, so nothing is beyond it."""
     counts, *ends = found.path(INTERVAL)
-    path = zip(counts.tolist(), *((scale * np.clip(each, -1, 1)).tolist() for each in ends), strict=True)
-    value, low, high = (scale * min(max(each, -1.0), 1.0) for each in found.estimate(INTERVAL))
+    path = list(zip(counts.tolist(), *((scale * np.clip(each, -1, 1)).tolist() for each in ends), strict=True))
+    _, value, low, high = path[-1]
     return Effect(against, found.count, value, low, high, tuple(path))
 
 

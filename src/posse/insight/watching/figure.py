@@ -26,7 +26,7 @@ def draw(watch: Watch) -> Figure:
     count = len(watch.checks) + len(watch.effects)
     with matplotlib.rc_context(HOUSE):
         figure = new_figure(7.2, 0.4 + 2.1 * count)
-        panels = figure.subplots(count, 1, squeeze=False)[:, 0]
+        panels = figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
         for axes in panels:
             axes.axhline(0, color=INK, linewidth=0.8)
             round_numbers(axes.xaxis, 5, whole=True)

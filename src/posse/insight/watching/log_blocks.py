@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight.columns import Columns, Source
-from posse.insight.logs import Log, read_log, takes_default
+from posse.insight.columns import EMPIRICAL, Columns, Source
+from posse.insight.logs import Log, fixed_shares, read_log, takes_default
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner.shares import equal_shares
 
@@ -25,10 +25,10 @@ class LogBlocks:
 
 
 def log_blocks(source: Any, columns: Columns = Columns(), reward_range: Any = None) -> LogBlocks:
-    """Read a learner's log: a Parquet file, an Arrow table, or a learner. Or any log whose arms had equal shares."""
+    """Read a learner's log: a Parquet file, an Arrow table, or a learner. Or any log whose arms had fixed shares."""
     log = read_log(source, columns, also=_COLUMNS, reward_range=reward_range)
     if "setup" not in log.about:
-        log = _with_equal_shares(log, source)
+        log = _with_fixed_shares(log, source, given=columns.propensity != EMPIRICAL)
     if log.probabilities is None or log.is_decision is None or log.observed is None or log.rounds is None:
         raise ValueError(
             "the log does not say how likely every arm was in each decision: expected a learner's log with the column "
@@ -49,10 +49,13 @@ def log_blocks(source: Any, columns: Columns = Columns(), reward_range: Any = No
     return LogBlocks(log, choices, choices.taken(answered), int((log.is_decision & ~known).sum()))
 
 
-def _with_equal_shares(log: Log, source: Any) -> Log:
-    """A log from elsewhere whose propensities say that every arm had the same probability, as a learner's."""
-    arms, rows = len(log.arms), np.arange(log.arm.size)
-    if log.propensity is None or not np.allclose(log.propensity * arms, 1):
+def _with_fixed_shares(log: Log, source: Any, given: bool) -> Log:
+    """A log from elsewhere whose arms had the same probabilities throughout, as a learner's.
+
+    They must be `given`: those that are counted in the log itself are not what was planned.
+    """
+    each, arms = fixed_shares(log.design()) if given else None, len(log.arms)
+    if each is None or log.propensity is None:
         if "probabilities" in Source(source).names:
             raise ValueError(
                 "the log has the column 'probabilities', but not what its learner wrote about itself, which is in the "
@@ -60,11 +63,15 @@ def _with_equal_shares(log: Log, source: Any) -> Log:
             )
         raise ValueError(
             "the log does not say how likely every arm was in each decision: expected a learner's log, as "
-            "learner.log() and posse db export write it, in Parquet. If all arms were equally likely throughout, say "
-            f"so: --propensity 1/{arms} (propensity='1/{arms}'), because the log has {arms} arms"
+            "learner.log() and posse db export write it, in Parquet; or propensities that are the same throughout for "
+            "a player and an arm, and add up to 1 over the arms. If all arms were equally likely throughout, say so: "
+            f"--propensity 1/{arms} (propensity='1/{arms}'), because the log has {arms} arms"
         )
+    each = each / each.sum(axis=1, keepdims=True)
     low, high = log.about["reward_range"]
-    setup = {"policy": {"name": "equal shares"}, "holdout": 1.0, "floor": 0.0, "low": low, "high": high}
+    setup = {"policy": {"name": "fixed shares"}, "holdout": 1.0, "floor": 0.0, "low": low, "high": high}
     about = {"setup": setup, "arms": list(log.arms), "first": {"arms": list(log.arms)}, "changes": [], **log.about}
-    chances = np.full((rows.size, arms), 1 / arms)
-    return replace(log, about=about, probabilities=chances, is_decision=rows >= 0, observed=rows + 1.0, rounds=rows)
+    rows, drawn = np.arange(log.arm.size), ~np.isnan(log.propensity)
+    return replace(
+        log, about=about, probabilities=each[log.player], is_decision=drawn, observed=rows + 1.0, rounds=rows
+    )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posse.text import align, bullet, interval_decimals, plural, shorten, with_ends
+from posse.text import align, bullets, interval_decimals, plural, shorten, with_ends
 
 if TYPE_CHECKING:
     from posse.insight.watching.api import Effect, GuardState, ShareCheck, Watch
@@ -21,12 +21,8 @@ WHAT = {
 def to_text(watch: Watch) -> str:
     """How much was seen, the checks, the effects, the guards, and notes."""
     lines = [*(check_sentence(each, watch.arms) for each in watch.checks), *map(effect_sentence, watch.effects)]
-    parts = [seen(watch), "\n".join(bullet(line) for line in lines)]
-    if watch.guards:
-        parts.append("\n".join(align(guard_table(watch.guards))))
-    if watch.notes:
-        parts.append("\n".join(bullet(note) for note in watch.notes))
-    return "\n\n".join(parts)
+    guards = "\n".join(align(guard_table(watch.guards))) if watch.guards else ""
+    return "\n\n".join(part for part in (seen(watch), bullets(lines), guards, bullets(watch.notes)) if part)
 
 
 def seen(watch: Watch) -> str:
@@ -42,7 +38,7 @@ def overall_table(watch: Watch) -> list[list[str]]:
     ]
     for effect in watch.effects:
         earned = with_ends(effect.value, effect.low, effect.high, "+")
-        against = "the holdout" if effect.against == "holdout" else f"the control {shorten(effect.against, 30)!r}"
+        against = "the holdout" if effect.against == "holdout" else f"the control {shorten(effect.against)!r}"
         rows.append((True, [f"adaptive part minus {against}", f"{effect.decisions:,}", earned]))
     for guard, (outcome, arm, decisions, mean, bound, _) in zip(
         watch.guards, guard_table(watch.guards)[1:], strict=True
@@ -58,7 +54,8 @@ def check_sentence(check: ShareCheck, arms: Sequence[str]) -> str:
     needed = f"an alarm takes {1 / check.level:,.0f} : 1"
     if check.alarm is None:
         evidence = math.exp(min(check.evidence, 700.0))
-        return f"{fine}, as far as {plural(check.decisions, 'decision')} show (evidence {evidence:,.1f} : 1; {needed})"
+        seen = f"{plural(check.decisions, 'decision')} show{'s' * (check.decisions == 1)}"
+        return f"{fine}, as far as {seen} (evidence {evidence:,.1f} : 1; {needed})"
     found = check.alarm
     which = "whichever arm was the likeliest" if found.arm is None else f"arm {arms[found.arm]!r}"
     often = "too often" if found.observed > found.expected else "too rarely"
@@ -87,7 +84,7 @@ def guard_table(guards: Sequence[GuardState]) -> list[list[str]]:
     for each in guards:
         mean = "—" if each.mean is None else with_ends(each.mean, each.low, each.high)
         bound = f"at {'most' if each.at_most else 'least'} {each.bound:g}"
-        names = shorten(each.outcome, 30), shorten(each.arm, 30)
+        names = shorten(each.outcome), shorten(each.arm)
         rows.append([*names, f"{each.decisions:,}", mean, bound, "ALARM" if each.alarm else "no"])
     return rows
 
@@ -100,7 +97,7 @@ def missing(evidence: WatchEvidence, setup: Mapping[str, Any]) -> Iterator[str]:
             "missing reward is no fault"
         )
     if setup["holdout"] == 1:
-        yield "all decisions are held out, so there is no adaptive part"
+        yield "arms were drawn with fixed shares throughout, so there is no adaptive part"
     elif evidence.against_holdout is None and evidence.against_control is None:
         yield (
             "what the adaptive part earns cannot be said, because the experiment has neither a holdout nor a control; "

@@ -132,7 +132,15 @@ def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
     if kind == "conclusion":
         known = snapshot.counted, offered, snapshot.setup.to_dict()
         alarms = [(guard.outcome, guard.arm) for guard in snapshot.watch.guards if guard.alarm]
-        return snapshot.evidence, *known, snapshot.decisions, snapshot.head, alarms, snapshot.notes
+        return (
+            snapshot.evidence,
+            *known,
+            snapshot.decisions,
+            snapshot.head,
+            alarms,
+            snapshot.notes,
+            snapshot.watch.doubts,
+        )
     return snapshot.counted, snapshot.chosen, offered, snapshot.setup.to_dict()
 
 
