@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--html", metavar="FILE", help="also write a one-page summary: an .html file")
     text = "the summary's title, such as the experiment's name"
     parser.add_argument("--title", default="", metavar="TEXT", help=text)
-    add_columns(parser.add_argument_group("a log from elsewhere, with equal shares"), propensity=True)
+    add_columns(parser.add_argument_group("a log from elsewhere, with fixed shares"), propensity=True)
     add_outputs(parser, figure=False)
 
 

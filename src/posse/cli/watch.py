@@ -13,6 +13,6 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("source", metavar="LOG", help="a learner's log in Parquet, or with --propensity any log")
     add_level(parser, 0.01, "the largest probability that a check ever raises a false alarm")
-    add_columns(parser.add_argument_group("a log from elsewhere, with equal shares"), propensity=True)
+    add_columns(parser.add_argument_group("a log from elsewhere, with fixed shares"), propensity=True)
     add_outputs(parser, figure=True)
     parser.set_defaults(run=insight("watch"))
