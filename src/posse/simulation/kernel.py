@@ -24,12 +24,13 @@ from posse.policies.state import (
     fades_at,
     share_everything,
     share_round,
+    shared_as_seen,
     shared_now,
 )
 from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
-from posse.simulation.indices import evaluate, evaluate_all, evaluate_arm, evaluate_as_seen, evaluate_pulled
+from posse.simulation.indices import evaluate, evaluate_all, evaluate_arm, evaluate_as_seen, evaluate_pulled, evaluate_rarely
 from posse.simulation.pick import (
     WIDTH,
     bound_draws,
@@ -249,11 +250,15 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
         wrong = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
         wrong = evaluate_pulled(state, run, log_T, constants)
-    elif SCHEDULED or (AT_OWN_PULL and not anytime):  # by a schedule: at once for pairs with few pulls; else at pulls
+    elif SCHEDULED:
         for place in range(count):
             player, arm = players[place], arms[place]
-            if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
-                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+            if counts_at_once(state.statistics[COUNT][arm, player]):
+                wrong |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
+    elif AT_OWN_PULL and not anytime:
+        for place in range(count):
+            player, arm = players[place], arms[place]
+            wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong
 
 
@@ -295,7 +300,8 @@ def look(state, run, active, concurrent, t, anytime, log_T, constants):
     if AT_OWN_PULL or SCHEDULED:
         for place in range(active.size):
             for arm in range(arms):
-                wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
+                shared = shared_as_seen(state, arm, (arm, active[place]))
+                wrong |= evaluate_rarely(state, run, np.uint64(arm), active[place], shared, log_T, constants)
         return wrong
     oldest = t - 2  # if nobody misses a round, all looked at the start of round t − 1, at data up to t − 2
     if not concurrent:
