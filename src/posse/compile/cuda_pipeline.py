@@ -20,6 +20,7 @@ from numba.cuda.core.compiler_machinery import register_pass
 from numba.cuda.cudadrv import nvrtc, nvvm
 from numba.cuda.lowering import CUDALower
 
+from posse.compile.cpu import leave_scipy_alone
 from posse.compile.lowering import RecordCalls, RecordLower
 from posse.compile.pipeline import UNUSED, UNUSED_BY_POSSE, needed, remembering
 
@@ -173,6 +174,7 @@ class GpuCalleeCompiler(GpuEntryCompiler):
 @functools.cache
 def settled(context: Any) -> Any:
     """One of numba's contexts that no longer looks for new declarations before each function."""
+    leave_scipy_alone("numba.cuda.np")
     context.refresh()
     quiet = copy.copy(context)
     quiet.refresh = lambda: None
