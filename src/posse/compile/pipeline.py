@@ -115,11 +115,6 @@ UNUSED_BY_POSSE = {  # posse's own functions have none of what these are for
 FOR_INNER_FUNCTIONS = {"InlineClosureLikes", "MakeFunctionToJitFunction"}
 
 
-def unused_by(module: str) -> set[str]:
-    """The passes that the functions of a module never need."""
-    return UNUSED | UNUSED_BY_POSSE if module.startswith("posse.") else UNUSED
-
-
 def needed(passes: list[Any], code: CodeType, unused: set[str]) -> list[Any]:
     """The passes that a function needs."""
     if not any(isinstance(constant, CodeType) for constant in code.co_consts):
@@ -136,7 +131,8 @@ class KernelCompiler(compiler.Compiler):
         self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx)
         (passes,) = super().define_pipelines()
         function = self.state.func_id
-        kept = needed(passes.passes, function.code, unused_by(function.modname))
+        unused = UNUSED | UNUSED_BY_POSSE if function.modname.startswith("posse.") else UNUSED
+        kept = needed(passes.passes, function.code, unused)
         passes.passes = [(KernelLowering if each is NativeLowering else each, what) for each, what in kept]
         self.state.type_annotation = None
         return [passes]

@@ -8,7 +8,6 @@ plus ε.
 
 import math
 
-from posse.compile import out_of_line
 from posse.policies.bernoulli_kl import divergence, kl_upper_bound, rough_ahead
 
 TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
@@ -48,13 +47,7 @@ def upper_bound(p, level, cutoff):
     rough = p + rough_ahead(p, level)
     if rough < below:
         return rough
-    return below if below > p and divergence(p, below - p) > level else solved(p, level)
-
-
-@out_of_line
-def solved(p, level):
-    """`kl_upper_bound` as a call, because it is needed rarely."""
-    return kl_upper_bound(p, level)
+    return below if below > p and divergence(p, below - p) > level else kl_upper_bound(p, level)
 
 
 def loose_bound(n, s, N, S, epsilon, width):
@@ -77,7 +70,8 @@ def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds, reach=NO_BOUN
 
     Arms whose sharp bound is above the player's cutoff come first, the highest bound before all. Then come arms whose
     loose bound reaches the cutoff, by the model's draw, and then all others, the highest loose bound first. Whatever
-    the cutoff, an arm that is pulled has a loose bound that reaches every sharp bound.
+    the cutoff, an arm that is pulled has a loose bound that reaches every sharp bound. `reach` is a number that the
+    sharp bound is known not to exceed.
     """
     loose = loose_bound(n, s, N, S, epsilon, 2.0 * log_most(rounds, M))
     if loose < cutoff:

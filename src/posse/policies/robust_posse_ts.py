@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
 from posse.compile import out_of_line
-from posse.policies.base import Look, Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh, several
 from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_order, member
 from posse.policies.guarantee import NO_BOUND, cutoff_of, guarded, sharp_bound
 from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
@@ -15,7 +15,7 @@ BOUND_FOR_EACH_POLICY = True
 
 COUNT, SUM = len(PosseTS.shared), len(PosseTS.shared) + 1  # everybody's, of an arm
 CUTOFF = len(PosseTS.of_player)  # the cutoff of `guarded`
-COUNTED, EARNED, FAVOUR, CENTER, SCALE, REACH = (len(PosseTS.of_pair) + place for place in range(6))  # see `form_pair`
+BASIS, BASIS_TOO, FAVOUR, CENTER, SCALE, REACH = (len(PosseTS.of_pair) + place for place in range(6))  # see `form_pair`
 
 model_summary, model_index, model_welcome = PosseTS.summary, PosseTS.index, PosseTS.welcome
 
@@ -39,7 +39,7 @@ class RobustPosseTS(Policy):
     look = Look("#A05BC8", (0, (4, 1)), "X", "xx")
     shared = (*PosseTS.shared, "N", "S")
     of_player = (*PosseTS.of_player, "cutoff")
-    of_pair = (*PosseTS.of_pair, "counted", "earned", "favour", "center", "scale", "reach")
+    of_pair = (*PosseTS.of_pair, *several("basis", 2), "favour", "center", "scale", "reach")
     of_value = PosseTS.of_value
     refresh = Refresh.SCHEDULE
     work_tables, work_rows, work_columns = PosseTS.work_tables, PosseTS.work_rows, PosseTS.work_columns
@@ -67,7 +67,7 @@ class RobustPosseTS(Policy):
             for arm in range(arms):
                 own, total = n[arm, player] * 1.0, s[arm, player] * STEP
                 basis = basis_of(own, total, of_pair[EXPECTED][arm, player], log_T, players)
-                if new or basis != (of_pair[COUNTED][arm, player], of_pair[EARNED][arm, player]):
+                if new or basis != (of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player]):
                     cutoff = of_player[player, CUTOFF]
                     form_pair(arm, player, own, total, of_pair, log_T, log_rounds, players, cutoff, epsilon, rounds)
             arm = favourite_of(player, of_pair)
@@ -87,9 +87,9 @@ class RobustPosseTS(Policy):
 
     @staticmethod
     def index(
-        n, s, expected, variance, dispersion, counted, earned, center, scale, reach, N, S, cutoff, M, log_T, epsilon, rounds
+        n, s, expected, variance, dispersion, basis, center, scale, reach, N, S, cutoff, M, log_T, epsilon, rounds
     ):
-        if basis_of(n, s, expected, log_T, M) != (counted, earned):
+        if basis_of(n, s, expected, log_T, M) != basis:
             center, scale = model_index(n, s, expected, variance, dispersion, log_T)
             reach = NO_BOUND
         return guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds, reach)
@@ -115,7 +115,7 @@ def form_pair(arm, player, n, s, of_pair, log_T, log_rounds, M, cutoff, epsilon,
     of the player's own data does not exceed. That need not be exact if it is far enough below the cutoff.
     """
     known = n, s, of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player], of_pair[PAIR_DISPERSION][arm, player]
-    of_pair[COUNTED][arm, player], of_pair[EARNED][arm, player] = basis_of(*known[:3], log_T, M)
+    of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player] = basis_of(*known[:3], log_T, M)
     of_pair[FAVOUR][arm, player], _ = model_index(*known, log_rounds)
     of_pair[CENTER][arm, player], of_pair[SCALE][arm, player] = model_index(*known, log_T)
     middle = 0.5 * (s / max(n, 1.0) + cutoff)

@@ -16,28 +16,19 @@ from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
-from posse.policies.state import (
-    ALL,
-    PULLED,
-    count_reward,
-    fade,
-    fades_at,
-    share_everything,
-    share_round,
-    shared_as_seen,
-    shared_now,
-)
+from posse.policies.state import ALL, PULLED, count_reward, fade, fades_at, share_everything, share_round, shared_now
 from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
-from posse.simulation.indices import evaluate, evaluate_all, evaluate_arm, evaluate_as_seen, evaluate_pulled, evaluate_rarely
-from posse.simulation.pick import (
-    WIDTH,
-    bound_draws,
-    draw_words,
-    pick,
-    side_by_side,
+from posse.simulation.indices import (
+    evaluate,
+    evaluate_all,
+    evaluate_arm,
+    evaluate_as_seen,
+    evaluate_pulled,
+    evaluate_rarely,
 )
+from posse.simulation.pick import WIDTH, bound_draws, draw_words, pick, side_by_side
 from posse.streams import MAX_ROUND, SAMPLE, block
 
 BOUND_FOR_EACH_POLICY = True
@@ -250,15 +241,13 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
         wrong = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
         wrong = evaluate_pulled(state, run, log_T, constants)
-    elif SCHEDULED:
+    elif SCHEDULED or (AT_OWN_PULL and not anytime):
         for place in range(count):
             player, arm = players[place], arms[place]
-            if counts_at_once(state.statistics[COUNT][arm, player]):
+            if not SCHEDULED:
+                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+            elif counts_at_once(state.statistics[COUNT][arm, player]):
                 wrong |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
-    elif AT_OWN_PULL and not anytime:
-        for place in range(count):
-            player, arm = players[place], arms[place]
-            wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong
 
 
@@ -300,8 +289,7 @@ def look(state, run, active, concurrent, t, anytime, log_T, constants):
     if AT_OWN_PULL or SCHEDULED:
         for place in range(active.size):
             for arm in range(arms):
-                shared = shared_as_seen(state, arm, (arm, active[place]))
-                wrong |= evaluate_rarely(state, run, np.uint64(arm), active[place], shared, log_T, constants)
+                wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
         return wrong
     oldest = t - 2  # if nobody misses a round, all looked at the start of round t − 1, at data up to t − 2
     if not concurrent:
