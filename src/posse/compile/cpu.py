@@ -43,7 +43,7 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
     """
     if not compiled_mode():
         return Walk(kernels, names).entries
-    _leave_scipy_alone()
+    leave_scipy_alone("numba.np")
     versions = {"numba": numba.__version__}  # so that two environments do not overwrite each other's kernels
     walk = Walk(kernels, names, _compile_callee, OPTIONS | versions)
     jit = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
@@ -51,17 +51,16 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
 
 
 @functools.cache
-def _leave_scipy_alone() -> None:
-    """Import numba's functions of arrays without SciPy's linear algebra, which takes 0.17 s.
+def leave_scipy_alone(numba_np: str) -> None:
+    """Import numba's functions of arrays, of this package, without SciPy's linear algebra, which takes 0.17 s.
 
     numba imports it only to know whether it is there. Whoever compiles `np.dot` in the same process still gets it then.
     """
-    from numba.np import linalg
-
+    linalg: Any = importlib.import_module(f"{numba_np}.linalg")
     check = linalg.ensure_blas
     linalg.ensure_blas = lambda: None
     try:
-        arraymath = importlib.import_module("numba.np.arraymath")
+        arraymath = importlib.import_module(f"{numba_np}.arraymath")
     finally:
         linalg.ensure_blas = check
     vars(arraymath)["_HAVE_BLAS"] = importlib.util.find_spec("scipy") is not None

@@ -9,7 +9,6 @@ import copy
 import functools
 import re
 from concurrent.futures import ThreadPoolExecutor
-from types import CodeType
 from typing import Any, NamedTuple
 
 from cuda.bindings import nvjitlink
@@ -18,22 +17,12 @@ from numba.cuda.codegen import CUDACodeLibrary
 from numba.cuda.compiler import CUDACompiler, CUDANativeLowering, compile_extra
 from numba.cuda.core.callconv import CUDACallConv
 from numba.cuda.core.compiler_machinery import register_pass
-from numba.cuda.core.typed_passes import AnnotateTypes, InlineOverloads, IRLegalization, NopythonRewrites
-from numba.cuda.core.untyped_passes import (
-    FindLiterallyCalls,
-    InlineClosureLikes,
-    InlineInlinables,
-    LiteralPropagationSubPipelinePass,
-    LiteralUnroll,
-    MakeFunctionToJitFunction,
-    RewriteDynamicRaises,
-    WithLifting,
-)
 from numba.cuda.cudadrv import nvrtc, nvvm
 from numba.cuda.lowering import CUDALower
 
+from posse.compile.cpu import leave_scipy_alone
 from posse.compile.lowering import RecordCalls, RecordLower
-from posse.compile.pipeline import remembering
+from posse.compile.pipeline import UNUSED, UNUSED_BY_POSSE, needed, remembering
 
 
 class EntryCalls(CUDACallConv):
@@ -150,28 +139,17 @@ class KernelLibrary(CUDACodeLibrary):
         return super()._reduce_states() | {"ptx_cache": {}}
 
 
-UNUSED = {
-    *(NopythonRewrites, AnnotateTypes),  # for sums of whole arrays, and for listings
-    *(InlineInlinables, InlineOverloads, WithLifting, RewriteDynamicRaises),  # kernels have none of these
-    *(FindLiterallyCalls, LiteralPropagationSubPipelinePass, LiteralUnroll),
-}
-FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
-
-
 class GpuEntryCompiler(CUDACompiler):
     """numba's compiler with the passes that kernels need."""
 
     lowering: Any = CUDANativeLowering
-    unused = UNUSED
+    unused = (UNUSED | UNUSED_BY_POSSE) - {"IRLegalization"}
 
     def define_pipelines(self) -> Any:
         """The passes."""
         self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx)
         (passes,) = super().define_pipelines()
-        code = self.state.func_id.code
-        inner = any(isinstance(constant, CodeType) for constant in code.co_consts)
-        unused = self.unused if inner else self.unused | FOR_INNER_FUNCTIONS
-        kept = [each for each in passes.passes if each[0] not in unused]
+        kept = needed(passes.passes, self.state.func_id.code, self.unused)
         passes.passes = [(self.lowering if each is CUDANativeLowering else each, what) for each, what in kept]
         return [passes]
 
@@ -190,12 +168,13 @@ class GpuCalleeCompiler(GpuEntryCompiler):
     """The same for the functions that a kernel calls."""
 
     lowering = GpuLowering
-    unused = UNUSED | {IRLegalization}  # it marks where variables end, at which nothing is done
+    unused = UNUSED | UNUSED_BY_POSSE
 
 
 @functools.cache
 def settled(context: Any) -> Any:
     """One of numba's contexts that no longer looks for new declarations before each function."""
+    leave_scipy_alone("numba.cuda.np")
     context.refresh()
     quiet = copy.copy(context)
     quiet.refresh = lambda: None

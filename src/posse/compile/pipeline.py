@@ -15,9 +15,8 @@ from typing import Any
 
 from numba.core import compiler, event, sigutils
 from numba.core.codegen import JITCodeLibrary
-from numba.core.typed_passes import AnnotateTypes, NativeLowering, NopythonRewrites
+from numba.core.typed_passes import NativeLowering
 from numba.core.types.functions import BaseFunction
-from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction
 
 from posse.compile.lowering import KernelContext, KernelLowering, types
 
@@ -106,8 +105,21 @@ def remembering(context: Any) -> Any:
     return remembers
 
 
-UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for listings
-FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
+# Names of passes. The CPU and GPUs have classes of their own for them.
+UNUSED = {"NopythonRewrites", "AnnotateTypes"}  # for sums of whole arrays, and for listings
+UNUSED_BY_POSSE = {  # posse's own functions have none of what these are for
+    *("InlineInlinables", "InlineOverloads", "WithLifting", "RewriteDynamicRaises"),
+    *("FindLiterallyCalls", "LiteralPropagationSubPipelinePass", "LiteralUnroll"),
+    "IRLegalization",  # it marks where variables end, at which nothing is done
+}
+FOR_INNER_FUNCTIONS = {"InlineClosureLikes", "MakeFunctionToJitFunction"}
+
+
+def needed(passes: list[Any], code: CodeType, unused: set[str]) -> list[Any]:
+    """The passes that a function needs."""
+    if not any(isinstance(constant, CodeType) for constant in code.co_consts):
+        unused = unused | FOR_INNER_FUNCTIONS
+    return [each for each in passes if each[0].__name__ not in unused]
 
 
 class KernelCompiler(compiler.Compiler):
@@ -118,10 +130,9 @@ class KernelCompiler(compiler.Compiler):
         self.state.targetctx.__class__ = KernelContext
         self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx)
         (passes,) = super().define_pipelines()
-        code = self.state.func_id.code
-        inner = any(isinstance(constant, CodeType) for constant in code.co_consts)
-        unused = UNUSED if inner else UNUSED | FOR_INNER_FUNCTIONS
-        kept = [each for each in passes.passes if each[0] not in unused]
+        function = self.state.func_id
+        unused = UNUSED | UNUSED_BY_POSSE if function.modname.startswith("posse.") else UNUSED
+        kept = needed(passes.passes, function.code, unused)
         passes.passes = [(KernelLowering if each is NativeLowering else each, what) for each, what in kept]
         self.state.type_annotation = None
         return [passes]

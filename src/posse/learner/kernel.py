@@ -1,8 +1,8 @@
 """The learner's arithmetic: plain Python on arrays, compiled once for each policy class.
 
-How rewards change what is known is in `posse.policies.state`. The names in capitals and the functions without a body
-are bound for each policy, see `posse.policies.bindings`. What a policy knows comes to `choose` and `observe`, which are
-called most, as a plain tuple: the compiler finds its type in a fourth of the time.
+How rewards change what is known is in `posse.policies.state`. What comes from `posse.policies.bound` is bound for each
+policy. What a policy knows comes to `choose` and `observe`, which are called most, as a plain tuple: the compiler finds
+its type in a fourth of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,22 @@ import math
 
 from posse.compile import out_of_line
 from posse.policies.beta_propensity import fill_beta_propensities
-from posse.policies.bound import expected_at, own_of
+from posse.policies.bound import (
+    AT_OWN_PULL,
+    BETA,
+    IMED,
+    RANDOMISED,
+    SCHEDULED,
+    SHARES,
+    SUMS,
+    UNTRIED,
+    belief_of,
+    expected_at,
+    index_of,
+    own_of,
+    player_of,
+    raised,
+)
 from posse.policies.imed import least_evidence
 from posse.policies.propensity import draw, fill_propensities
 from posse.policies.refresh import summary_is_due
@@ -19,38 +34,7 @@ from posse.policies.state import State, count_reward, share_everything, share_ro
 from posse.policies.statistics import COUNT
 from posse.streams import DECISION, block
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
-
-# Bound for each policy; the values here only say what they are.
-RANDOMISED = True
-BETA = False  # indices are Beta draws
-IMED = False  # indices compare arms with the best
-UNTRIED = 1.0  # the mean that waiting pulls of an arm without rewards count with
-SHARES = True  # indices rest on other players' data too
-SUMS = True  # what is shared of an arm is everybody's count and reward sum
-SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
-AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
-
-
-def index_of(own, shared, of_player, expected, M, K, log_T, constants):
-    """The policy's center and scale."""
-    return math.nan, math.nan
-
-
-def belief_of(own, shared, of_player, expected, M, K, log_T, constants):
-    """Center and scale of what the policy believes."""
-    return math.nan, math.nan
-
-
-def player_of(rows, player):
-    """What is known of a player."""
-    return (0.0,)
-
-
-def raised(n, shared, expected, constants, by):
-    """Shared and expected numbers if the others had earned `by` more at every pull; with n = 0, if everybody had."""
-    return shared, expected
-
+BOUND_FOR_EACH_POLICY = True
 
 SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follows
 

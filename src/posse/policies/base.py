@@ -211,7 +211,7 @@ class Policy:
         if cls.law is Law.IMED and cls.randomised:
             raise TypeError(f"{cls.__name__}: law = Law.IMED draws nothing, so it needs randomised = False")
         numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player)]
-        numbers += [*cls.of_pair, "M", "K", "log_T"]
+        numbers += [*cls.of_pair, *together(cls.of_pair), "M", "K", "log_T"]
         summed = ["of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "log_T"]
         own = [statistic.name for statistic in cls.statistics]
         named = [*own, *numbers, *cls.constant_names()]

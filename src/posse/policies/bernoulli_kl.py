@@ -6,6 +6,8 @@ with the same mean the Bernoulli law is the widest.
 
 import math
 
+from posse.compile import out_of_line
+
 STEPS = 3  # of Halley's method: enough for all digits, everywhere
 TINY = 1e-300  # a smaller mean counts as 0: to divide by it would overflow
 BELOW_ONE = 1.0 - 2.0**-53  # only a mean of 1 has the bound 1
@@ -21,6 +23,7 @@ def divergence(p, ahead):
     return -low - (1.0 - p) * math.log1p(-ahead / (1.0 - p)) if ahead < 1.0 - p else math.inf
 
 
+@out_of_line
 def kl_upper_bound(p, level):
     """The largest q with kl(p, q) ≤ level, to all digits.
 

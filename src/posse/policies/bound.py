@@ -9,6 +9,8 @@ from typing import Any
 RANDOMISED = True
 BETA = False  # indices are Beta draws
 IMED = False  # indices compare arms with the best
+UNTRIED = 1.0  # the mean that waiting pulls of an arm without rewards count with
+SHARES = True  # indices rest on other players' data too
 SUMS = True  # what is shared of an arm is everybody's count and reward sum
 SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
 SHARED_SUMMARY = False  # several threads can share the work on a summary
@@ -23,6 +25,10 @@ def provided(*numbers: Any) -> Any:
 
 
 index_of = provided  # (own, shared, of_player, expected, M, K, log_T, constants): the policy's center and scale
+belief_of = provided  # (the same): center and scale of what the policy believes
+raised = (
+    provided  # (n, shared, expected, constants, by): the two if others had earned more; with n = 0, if everybody had
+)
 contribution_of = provided  # (own, constants): what a player adds to the shared numbers of an arm
 fill_summary = provided  # (state, log_T, constants, lane): fill what a summary makes
 greet = provided  # (state, player, log_T, constants): fill what is expected of a player that has just joined

@@ -8,7 +8,7 @@ plus ε.
 
 import math
 
-from posse.policies.bernoulli_kl import kl_upper_bound, rough_ahead
+from posse.policies.bernoulli_kl import divergence, kl_upper_bound, rough_ahead
 
 TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
 FARTHEST, WIDEST = 20.0, 5.0  # the model's centers and scales stay within these, far from other tiers
@@ -43,8 +43,11 @@ def sharp_bound(n, s, N, S, M, epsilon, rounds, cutoff):
 
 def upper_bound(p, level, cutoff):
     """The bound of `kl_upper_bound`, or a rough one from above where that is enough to be below the cutoff."""
+    below = cutoff - MARGIN
     rough = p + rough_ahead(p, level)
-    return rough if rough < cutoff - MARGIN else kl_upper_bound(p, level)
+    if rough < below:
+        return rough
+    return below if below > p and divergence(p, below - p) > level else kl_upper_bound(p, level)
 
 
 def loose_bound(n, s, N, S, epsilon, width):
@@ -62,17 +65,19 @@ def cutoff_of(n, s, N, S, M, epsilon, rounds):
     return loose_bound(n, s, N, S, epsilon, log_most(rounds, M))
 
 
-def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds):
+def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds, reach=NO_BOUND):
     """The model's center and scale where the model may choose, and otherwise those of another tier.
 
     Arms whose sharp bound is above the player's cutoff come first, the highest bound before all. Then come arms whose
     loose bound reaches the cutoff, by the model's draw, and then all others, the highest loose bound first. Whatever
-    the cutoff, an arm that is pulled has a loose bound that reaches every sharp bound.
+    the cutoff, an arm that is pulled has a loose bound that reaches every sharp bound. `reach` is a number that the
+    sharp bound is known not to exceed.
     """
     loose = loose_bound(n, s, N, S, epsilon, 2.0 * log_most(rounds, M))
     if loose < cutoff:
         return loose - TIER, 0.0
-    sharp = sharp_bound(n, s, N, S, M, epsilon, rounds, cutoff)
-    if sharp > cutoff:
-        return sharp + TIER, 0.0
+    if reach > cutoff - MARGIN:
+        sharp = sharp_bound(n, s, N, S, M, epsilon, rounds, cutoff)
+        if sharp > cutoff:
+            return sharp + TIER, 0.0
     return min(max(center, -FARTHEST), FARTHEST), min(scale, WIDEST)

@@ -4,9 +4,10 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Look, Policy, Refresh
+from posse.compile import out_of_line
+from posse.policies.base import Look, Policy, Refresh, several
 from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_any_order, member
-from posse.policies.guarantee import cutoff_of, guarded
+from posse.policies.guarantee import NO_BOUND, cutoff_of, guarded, sharp_bound
 from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
 from posse.policies.statistics import STEP
 
@@ -14,6 +15,7 @@ BOUND_FOR_EACH_POLICY = True
 
 COUNT, SUM = len(PosseTS.shared), len(PosseTS.shared) + 1  # everybody's, of an arm
 CUTOFF = len(PosseTS.of_player)  # the cutoff of `guarded`
+BASIS, BASIS_TOO, FAVOUR, CENTER, SCALE, REACH = (len(PosseTS.of_pair) + place for place in range(6))  # see `form_pair`
 
 model_summary, model_index, model_welcome = PosseTS.summary, PosseTS.index, PosseTS.welcome
 
@@ -37,7 +39,8 @@ class RobustPosseTS(Policy):
     look = Look("#A05BC8", (0, (4, 1)), "X", "xx")
     shared = (*PosseTS.shared, "N", "S")
     of_player = (*PosseTS.of_player, "cutoff")
-    of_pair, of_value = PosseTS.of_pair, PosseTS.of_value
+    of_pair = (*PosseTS.of_pair, *several("basis", 2), "favour", "center", "scale", "reach")
+    of_value = PosseTS.of_value
     refresh = Refresh.SCHEDULE
     work_tables, work_rows, work_columns = PosseTS.work_tables, PosseTS.work_rows, PosseTS.work_columns
     moved_by_others = PosseTS.moved_by_others
@@ -50,7 +53,7 @@ class RobustPosseTS(Policy):
         n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, lane, epsilon, rounds
     ):
         known = of_arm, of_player, of_pair, of_value, columns, weights, part_of
-        model_summary(n, s, q, *known, work, log_T, lane, epsilon)
+        new = model_summary(n, s, q, *known, work, log_T, lane, epsilon)
         arms, players = n.shape
         for arm in dealt_to_teams(lane, arms):
             N, S = 0, 0
@@ -59,35 +62,69 @@ class RobustPosseTS(Policy):
                 N, S = in_any_order(N, n[arm, player], lane, first), in_any_order(S, s[arm, player], lane, first)
             of_arm[arm, COUNT], of_arm[arm, SUM] = N * 1.0, S * STEP
         barrier(lane)
+        log_rounds = math.log(rounds)
         for player in dealt(lane, players):
-            best = -math.inf
             for arm in range(arms):
                 own, total = n[arm, player] * 1.0, s[arm, player] * STEP
-                best = prefer(best, arm, player, own, total, of_arm, of_player, of_pair, players, epsilon, rounds)
+                basis = basis_of(own, total, of_pair[EXPECTED][arm, player], log_T, players)
+                if new or basis != (of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player]):
+                    cutoff = of_player[player, CUTOFF]
+                    form_pair(arm, player, own, total, of_pair, log_T, log_rounds, players, cutoff, epsilon, rounds)
+            arm = favourite_of(player, of_pair)
+            own, total = n[arm, player] * 1.0, s[arm, player] * STEP
+            N, S = of_arm[arm, COUNT], of_arm[arm, SUM]
+            of_player[player, CUTOFF] = cutoff_of(own, total, N, S, players, epsilon, rounds)
 
     @staticmethod
-    def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon, rounds):
+    def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, log_T, epsilon, rounds):
         model_welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon)
         if of_player[player, CUTOFF] == 0.0:  # it has no data yet
-            best = -math.inf
             for arm in range(of_arm.shape[0]):
-                best = prefer(best, arm, player, 0.0, 0.0, of_arm, of_player, of_pair, player + 1, epsilon, rounds)
+                form_pair(arm, player, 0.0, 0.0, of_pair, log_T, math.log(rounds), player + 1, 0.0, epsilon, rounds)
+            arm = favourite_of(player, of_pair)
+            N, S = of_arm[arm, COUNT], of_arm[arm, SUM]
+            of_player[player, CUTOFF] = cutoff_of(0.0, 0.0, N, S, player + 1, epsilon, rounds)
 
     @staticmethod
-    def index(n, s, expected, variance, dispersion, log_T, M, N, S, cutoff, epsilon, rounds):
-        center, scale = model_index(n, s, expected, variance, dispersion, log_T)
-        return guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds)
+    def index(
+        n, s, expected, variance, dispersion, basis, center, scale, reach, N, S, cutoff, M, log_T, epsilon, rounds
+    ):
+        if basis_of(n, s, expected, log_T, M) != basis:
+            center, scale = model_index(n, s, expected, variance, dispersion, log_T)
+            reach = NO_BOUND
+        return guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds, reach)
 
     def check(self) -> None:
         dissimilarity(self.epsilon)
         number("rounds", self.rounds, least=3)
 
 
-def prefer(best, arm, player, own, total, of_arm, of_player, of_pair, M, epsilon, rounds):
-    """Let a player's cutoff be this arm's if the model's center is above the best so far; return the best."""
-    expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
-    dispersion = of_pair[PAIR_DISPERSION][arm, player]
-    center, _ = model_index(own, total, expected, variance, dispersion, math.log(rounds))
-    if center > best:
-        of_player[player, CUTOFF] = cutoff_of(own, total, of_arm[arm, COUNT], of_arm[arm, SUM], M, epsilon, rounds)
-    return max(center, best)
+def basis_of(n, s, expected, log_T, M):
+    """All that the remembered numbers of a pair rest on and that may change before the next summary, in two numbers.
+
+    No part of a sum ever falls before then, so a sum that is the same has the same parts.
+    """
+    return n + (log_T + math.log(M)), s + expected
+
+
+@out_of_line
+def form_pair(arm, player, n, s, of_pair, log_T, log_rounds, M, cutoff, epsilon, rounds):
+    """Form numbers of a pair that most summaries leave as they are.
+
+    They are the center that makes an arm the model's favourite, center and scale of the index, and what the sharp bound
+    of the player's own data does not exceed. That need not be exact if it is far enough below the cutoff.
+    """
+    known = n, s, of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player], of_pair[PAIR_DISPERSION][arm, player]
+    of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player] = basis_of(*known[:3], log_T, M)
+    of_pair[FAVOUR][arm, player], _ = model_index(*known, log_rounds)
+    of_pair[CENTER][arm, player], of_pair[SCALE][arm, player] = model_index(*known, log_T)
+    middle = 0.5 * (s / max(n, 1.0) + cutoff)
+    of_pair[REACH][arm, player] = sharp_bound(n, s, 0.0, 0.0, M, epsilon, rounds, middle)
+
+
+def favourite_of(player, of_pair):
+    """The arm that the model likes best."""
+    best = 0
+    for arm in range(of_pair[FAVOUR].shape[0]):
+        best = arm if of_pair[FAVOUR][arm, player] > of_pair[FAVOUR][best, player] else best
+    return best

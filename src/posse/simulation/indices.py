@@ -25,6 +25,12 @@ def evaluate(state, run, arm, player, shared, log_T, constants):
     return form(state, run, arm, player, place, shared, log_T, constants) and check_large(run, arm, player)
 
 
+@out_of_line
+def evaluate_rarely(state, run, arm, player, shared, log_T, constants):
+    """`evaluate` as a call, compiled once for all who need it rarely."""
+    return evaluate(state, run, arm, player, shared, log_T, constants)
+
+
 def form(state, run, arm, player, place, shared, log_T, constants):
     """Form a pair's center and scale, and rough ones in this place; return whether they need `check_large`."""
     arms, players = run.center.shape
@@ -96,5 +102,5 @@ def evaluate_pulled(state, run, log_T, constants):
             arm, player = np.uint64(row), np.uint64(column)
             if state.indexed[COUNT][arm, player] != state.statistics[COUNT][arm, player]:
                 copy_own(state.indexed, state.statistics, (arm, player))
-                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+                wrong |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong

@@ -16,27 +16,19 @@ from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
-from posse.policies.state import (
-    ALL,
-    PULLED,
-    count_reward,
-    fade,
-    fades_at,
-    share_everything,
-    share_round,
-    shared_now,
-)
+from posse.policies.state import ALL, PULLED, count_reward, fade, fades_at, share_everything, share_round, shared_now
 from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
-from posse.simulation.indices import evaluate, evaluate_all, evaluate_arm, evaluate_as_seen, evaluate_pulled
-from posse.simulation.pick import (
-    WIDTH,
-    bound_draws,
-    draw_words,
-    pick,
-    side_by_side,
+from posse.simulation.indices import (
+    evaluate,
+    evaluate_all,
+    evaluate_arm,
+    evaluate_as_seen,
+    evaluate_pulled,
+    evaluate_rarely,
 )
+from posse.simulation.pick import WIDTH, bound_draws, draw_words, pick, side_by_side
 from posse.streams import MAX_ROUND, SAMPLE, block
 
 BOUND_FOR_EACH_POLICY = True
@@ -249,11 +241,13 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
         wrong = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
         wrong = evaluate_pulled(state, run, log_T, constants)
-    elif SCHEDULED or (AT_OWN_PULL and not anytime):  # by a schedule: at once for pairs with few pulls; else at pulls
+    elif SCHEDULED or (AT_OWN_PULL and not anytime):
         for place in range(count):
             player, arm = players[place], arms[place]
-            if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
+            if not SCHEDULED:
                 wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+            elif counts_at_once(state.statistics[COUNT][arm, player]):
+                wrong |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong
 
 
