@@ -34,8 +34,10 @@ def _warm_up(options: argparse.Namespace) -> None:
     from posse.policies import all_policies
     from posse.testing import example
 
-    known = [example(policy) for policy in all_policies() if not policy.__name__.startswith("_")]
     names = options.policy or ["PosseTS"]
+    algorithms = {name.partition("(")[0].strip() for name in names}
+    public = [cls for cls in all_policies() if not cls.__name__.startswith("_")]
+    known = [example(cls) for cls in public if "all" in names or algorithms & {cls.__name__, cls.name}]
     policies = known if "all" in names else named_policies(names, known)
     purposes = [options.purpose] if options.purpose else list(PURPOSES)
     steps = [(purpose, policy) for policy in policies for purpose in purposes]
