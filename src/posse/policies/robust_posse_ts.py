@@ -7,6 +7,7 @@ from posse.checks import dissimilarity, number
 from posse.compile import out_of_line
 from posse.policies.base import Look, Policy, Refresh, several
 from posse.policies.bound import barrier, by_team, dealt, dealt_to_teams, in_any_order, member
+from posse.policies.fourth_root import explore, posterior
 from posse.policies.guarantee import NO_BOUND, cutoff_of, guarded, sharp_bound
 from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
 from posse.policies.statistics import STEP
@@ -114,10 +115,11 @@ def form_pair(arm, player, n, s, of_pair, log_T, log_rounds, M, cutoff, epsilon,
     They are the center that makes an arm the model's favourite, center and scale of the index, and what the sharp bound
     of the player's own data does not exceed. That need not be exact if it is far enough below the cutoff.
     """
-    known = n, s, of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player], of_pair[PAIR_DISPERSION][arm, player]
-    of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player] = basis_of(*known[:3], log_T, M)
-    of_pair[FAVOUR][arm, player], _ = model_index(*known, log_rounds)
-    of_pair[CENTER][arm, player], of_pair[SCALE][arm, player] = model_index(*known, log_T)
+    expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
+    believed = posterior(n, s, of_pair[PAIR_DISPERSION][arm, player], expected, variance)
+    of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player] = basis_of(n, s, expected, log_T, M)
+    of_pair[FAVOUR][arm, player], _ = explore(*believed, log_rounds)
+    of_pair[CENTER][arm, player], of_pair[SCALE][arm, player] = explore(*believed, log_T)
     middle = 0.5 * (s / max(n, 1.0) + cutoff)
     of_pair[REACH][arm, player] = sharp_bound(n, s, 0.0, 0.0, M, epsilon, rounds, middle)
 
