@@ -118,7 +118,7 @@ class PromisesNoDraws(Broken):
 
     @staticmethod
     def index(n, s, N, S, M, log_T):
-        return s / max(n, 1.0), 1.0 if n == 0 else 0.0
+        return s / max(n, 1.0), 1.0 if n == 1 else 0.0
 
 
 @pytest.mark.parametrize("cls", [NotANumber, NegativeScale, PromisesNoDraws], ids=lambda cls: cls.__name__)
