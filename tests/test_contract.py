@@ -127,6 +127,14 @@ def test_the_contract_catches_wrong_indices(cls):
         policies.check_index_values(cls())
 
 
+def test_a_class_inside_a_function_is_told_where_it_belongs():
+    class Inner(Broken):
+        pass
+
+    with pytest.raises(AssertionError, match=r"Inner.*; define the class at the top level of a file"):
+        policies.check_record(Inner())
+
+
 def test_a_bonus_that_is_returned_as_a_scale_is_noticed_at_once():
     class BonusAsScale(Broken):
         randomised = False

@@ -251,8 +251,8 @@ class Policy:
                 )
         moved = [*cls.shared, *together(cls.shared), *cls.of_pair, *together(cls.of_pair)]
         if cls.shares and cls.moved_by_others not in moved:
-            named = ", ".join(moved)
-            raise TypeError(f"{cls.__name__}.moved_by_others is {cls.moved_by_others!r}, but expected one of: {named}")
+            only = ", ".join(moved)
+            raise TypeError(f"{cls.__name__}.moved_by_others is {cls.moved_by_others!r}, but expected one of: {only}")
 
     def _check_promise(self) -> None:
         """Raise a clear error if `index` returns nothing, or a scale where `randomised` promises none."""
