@@ -118,13 +118,21 @@ class PromisesNoDraws(Broken):
 
     @staticmethod
     def index(n, s, N, S, M, log_T):
-        return s / max(n, 1.0), 1.0 if n == 0 else 0.0
+        return s / max(n, 1.0), 1.0 if n == 1 else 0.0
 
 
 @pytest.mark.parametrize("cls", [NotANumber, NegativeScale, PromisesNoDraws], ids=lambda cls: cls.__name__)
 def test_the_contract_catches_wrong_indices(cls):
     with pytest.raises((AssertionError, ZeroDivisionError)):
         policies.check_index_values(cls())
+
+
+def test_a_class_inside_a_function_is_told_where_it_belongs():
+    class Inner(Broken):
+        pass
+
+    with pytest.raises(AssertionError, match=r"Inner.*; define the class at the top level of a file"):
+        policies.check_record(Inner())
 
 
 def test_a_bonus_that_is_returned_as_a_scale_is_noticed_at_once():

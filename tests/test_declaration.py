@@ -37,6 +37,9 @@ def test_a_summary_of_its_own_makes_no_promise_of_another():
     assert not type("Other", (posse.PosseTS,), {"summary": staticmethod(lambda n: None)}).alike_without_data
 
 
+SUMMED = {"shared": ("mean",), "contribution": staticmethod(lambda n, s: (s,)), "refresh": Refresh.ANY_PULL}
+
+
 class TestNames:
     @pytest.mark.parametrize(
         ("members", "message"),
@@ -83,12 +86,39 @@ class TestNames:
                 {"refresh": Refresh.SCHEDULE},
                 r"a summary goes with refresh = Refresh\.SCHEDULE, but it is Refresh\.SCHEDULE",
             ),
+            ({"refresh": "own pull"}, r"Declared\.refresh is 'own pull', but expected a Refresh"),
+            ({"law": "beta"}, r"Declared\.law is 'beta', but expected a Law"),
+            ({"statistics": [*BASIC]}, r"Declared\.statistics is \[.*\], but expected a tuple"),
+            ({"statistics": (*BASIC, ("high", max))}, r"has \('high', .*\), but expected a Statistic"),
+            ({"statistics": (*BASIC, Statistic("my high", max))}, "expected a Statistic: a name without spaces"),
+            ({"statistics": (*BASIC, Statistic("high", lambda value: value))}, r"and a function of \(value, reward\)"),
+            (SUMMED, r"Declared shares mean in place of N and S, so it also needs moved_by_others and others_weight"),
+            (
+                SUMMED | {"others_weight": staticmethod(lambda: 1.0)},
+                r"Declared\.moved_by_others is 'S', but expected one of: mean$",
+            ),
+            (
+                {"index": staticmethod(lambda n, width: (0.0, 1.0)), "width": 2.0},
+                r"takes 'width', .*; for a constant, write `width: float = ...` below @dataclass\(frozen=True\)$",
+            ),
+            (
+                {"index": staticmethod(lambda n: (0.5, 1.0) if n > 0 else None)},
+                r"Declared\.index returns None where n=0, but expected \(center, scale\)",
+            ),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
     )
     def test_a_wrong_declaration_says_what_is_wrong(self, members, message):
         with pytest.raises(TypeError, match=message):
             declared(**members)()
+
+    def test_a_scale_against_the_promise_is_noticed_where_a_summary_is_taken(self):
+        given = {"randomised": False, "shares": False, "refresh": Refresh.SCHEDULE, "of_player": several("each", 2)}
+        given["summary"] = staticmethod(lambda n, of_player: None)
+        right = declared(**given, index=staticmethod(lambda n, each: (n + each[1], 0.0)))
+        assert right().label == "Declared"
+        with pytest.raises(ValueError, match=r"Declared\.index returns the scale 0\.5, but randomised = False"):
+            declared(**given, index=staticmethod(lambda n, each: (n, each[1])))()
 
     def test_a_right_one_makes_a_policy(self):
         """The negative control: everything that may be taken."""

@@ -116,3 +116,19 @@ def test_a_learner_refuses_an_infinite_scale():
     with pytest.raises(ValueError, match=r"^Boundless gives no usable index for player 0, arm 0 with n=0"):
         learner.choose("p")
     assert learner.decisions == 0
+
+
+@dataclass(frozen=True)
+class Negative(Policy):
+    """Its scale is negative after a reward of 1."""
+
+    @staticmethod
+    def index(n, s):
+        return 0.5, 0.5 - s
+
+
+def test_a_learner_names_the_arm_whose_scale_is_negative():
+    learner = posse.Learner(Negative(), ["a", "b", "c"], ["p"])
+    learner.record([("p", "b", 1.0)])
+    with pytest.raises(ValueError, match=r"arm 1 with n=1, s=1, q=1: center 0.5 and scale -0.5, but expected numbers"):
+        learner.choose("p")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import Commands, add_columns, add_command, add_level, add_outputs, answer
-from posse.cli.policies import read_policy, shipped
+from posse.cli.policies import policy_classes, read_policy
 from posse.csv_form import csv_rows
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _target(text: str) -> Any:
     """What --policy names: a file, a policy that learns, or else an arm, uniform or logged."""
     if Path(text).suffix.lower() in (".json", ".csv"):
         return read_table(Path(text))
-    learns = text.partition("(")[0].strip() in shipped() or re.match(r"\s*[A-Za-z]\w*\(", text)
+    learns = text.partition("(")[0].strip() in policy_classes() or re.match(r"\s*[A-Za-z]\w*\(", text)
     return read_policy(text) if learns else text
 
 

@@ -24,11 +24,13 @@ def named_policies(texts: Iterable[str], known: list[Policy]) -> list[Policy]:
     return list(chosen)
 
 
-def shipped() -> dict[str, type[Policy]]:
-    """posse's own policies, by the name of the class and by the name that labels have."""
+def policy_classes() -> dict[str, type[Policy]]:
+    """posse's policies and those of imported files, by the name of the class and by the name that labels have."""
     from posse.policies import all_policies
+    from posse.policies.user import imported_files
 
-    own = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+    modules = ("posse.policies.", *(file.stem for file in imported_files()))
+    own = [cls for cls in all_policies() if cls.__module__.startswith(modules) and not cls.__name__.startswith("_")]
     return {cls.name: cls for cls in own if cls.name} | {cls.__name__: cls for cls in own}
 
 
@@ -43,7 +45,7 @@ def read_policy(text: str) -> Policy:
     'KL-UCB++'
     """
     name, bracket, rest = text.strip().partition("(")
-    known = shipped()
+    known = policy_classes()
     try:
         call = ast.parse(f"policy({rest}" if bracket else "policy()", mode="eval").body
         if not isinstance(call, ast.Call):

@@ -114,13 +114,14 @@ class LearnerState:
         return made
 
     def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
-        unusable = np.isnan(out[kernel.CENTER]) | ~np.isfinite(out[kernel.SCALE])
-        policy, arm = self.core.policy, int(unusable.argmax())
+        centers, scales = out[kernel.CENTER], out[kernel.SCALE]
+        policy, arm = self.core.policy, int((np.isnan(centers) | ~np.isfinite(scales) | (scales < 0)).argmax())
         own = zip(policy.statistics, self.known.indexed[:, arm, player].tolist(), strict=True)
         shown = ", ".join(f"{statistic.name}={value * statistic.unit:g}" for statistic, value in own)
         return ValueError(
             f"{policy.label} gives no usable index for player {player}, arm {arm} with {shown}: "
-            f"centers and scales {out[: kernel.WEIGHT].tolist()}"
+            f"center {centers[arm]:g} and scale {scales[arm]:g}, but expected numbers, and a scale that is finite and "
+            "not negative"
         )
 
     def _wait_for(self, waiting: np.ndarray) -> None:

@@ -202,8 +202,17 @@ class Policy:
         """Raise a clear error if the policy's functions name something that they cannot have."""
         if not isinstance(inspect.getattr_static(cls, "index", None), staticmethod):
             raise TypeError(f"{cls.__name__} needs a static method index(n, s, N, S, ...) that returns (center, scale)")
+        for attribute, kind in (("refresh", Refresh), ("law", Law), ("statistics", tuple)):
+            if not isinstance(value := getattr(cls, attribute), kind):
+                raise TypeError(f"{cls.__name__}.{attribute} is {value!r}, but expected a {kind.__name__}")
         if tuple(statistic[:2] for statistic in cls.statistics[:3]) != tuple(basic[:2] for basic in BASIC):
             raise TypeError(f"{cls.__name__}.statistics must begin with those of Policy: n, s and q")
+        for statistic in cls.statistics:
+            if not isinstance(statistic, Statistic) or not statistic.name.isidentifier() or not statistic.is_update():
+                raise TypeError(
+                    f"{cls.__name__}.statistics has {statistic!r}, but expected a Statistic: a name without spaces, "
+                    "and a function of (value, reward)"
+                )
         if (cls.summary is not None) != (cls.refresh is Refresh.SCHEDULE):
             raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
         if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
@@ -228,26 +237,43 @@ class Policy:
         )[: 6 if cls.shares else 5]:
             allowed = [*offered, *cls.constant_names()]
             for name in cls.named_by(function):
-                if name not in allowed:
-                    only = ", ".join(allowed)
-                    raise TypeError(f"{cls.__name__}.{function} takes {name!r}, but it can take only: {only}")
+                if name in allowed:
+                    continue
+                if function == "others_weight" and cls.others_weight is Policy.others_weight:
+                    raise TypeError(
+                        f"{cls.__name__} shares {', '.join(cls.shared)} in place of N and S, so it also needs "
+                        "moved_by_others and others_weight; or shares = False, if players learn alone"
+                    )
+                field = f"; for a constant, write `{name}: float = ...` below @dataclass(frozen=True)"
+                raise TypeError(
+                    f"{cls.__name__}.{function} takes {name!r}, but it can take only: {', '.join(allowed)}"
+                    f"{field if hasattr(cls, name) else ''}"
+                )
+        moved = [*cls.shared, *together(cls.shared), *cls.of_pair, *together(cls.of_pair)]
+        if cls.shares and cls.moved_by_others not in moved:
+            only = ", ".join(moved)
+            raise TypeError(f"{cls.__name__}.moved_by_others is {cls.moved_by_others!r}, but expected one of: {only}")
 
     def _check_promise(self) -> None:
-        """Raise a clear error if the index has a scale, which would be ignored where `randomised` promises none."""
-        known = {"n": 2.0, "s": 1.0, "q": 1.0, "N": 5.0, "S": 2.0, "M": 3.0, "K": 4.0, "log_T": 7.0}
-        known |= dict(zip(self.constant_names(), self.constants(), strict=True))
-        names = self.named_by("index")
-        if self.randomised or self.law is not Law.NORMAL or not set(names) <= set(known):
-            return
-        try:
-            _, scale = type(self).index(*(known[name] for name in names))
-        except Exception:
-            return  # the compiler says what is wrong, and where
-        if scale != 0:
-            raise ValueError(
-                f"{type(self).__name__}.index returns the scale {scale:g}, but randomised = False promises 0; "
-                "a bonus belongs to the center"
-            )
+        """Raise a clear error if `index` returns nothing, or a scale where `randomised` promises none."""
+        cls, names = type(self), self.named_by("index")
+        constants = dict(zip(self.constant_names(), self.constants(), strict=True))
+        several_of = {name: (0.5,) * len(places) for name, places in together(cls.shared + cls.of_player).items()}
+        for n in (0.0, 2.0):
+            known = several_of | {"n": n, "s": n / 2, "q": n / 2, "N": n + 3, "S": n / 2 + 1} | constants
+            known |= {"M": 3.0, "K": 4.0, "log_T": 7.0}
+            try:
+                found = cls.index(*(known.get(name, 0.5) for name in names))
+            except Exception:
+                continue  # the compiler says what is wrong, and where
+            if found is None:
+                raise TypeError(f"{cls.__name__}.index returns None where n={n:g}, but expected (center, scale)")
+            promised = self.law is Law.NORMAL and not self.randomised and isinstance(found, tuple) and len(found) == 2
+            if promised and found[1] != 0:
+                raise ValueError(
+                    f"{cls.__name__}.index returns the scale {found[1]:g}, but randomised = False promises 0; "
+                    "a bonus belongs to the center"
+                )
 
     @classmethod
     @functools.cache

@@ -1,5 +1,6 @@
 """What a (player, arm) pair remembers of its rewards: named statistics, each with its update from one reward."""
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +24,16 @@ class Statistic(NamedTuple):
     """The new value, from the old one and a reward in steps of the grid: 0 … 2²⁴ for rewards 0 … 1. It is compiled."""
     unit: float = 1.0
     """What 1 stands for where the policy's `index` takes it: `STEP` for sums of rewards, 1 for counts."""
+
+    def is_update(self) -> bool:
+        """Whether `update` can be called with a value and a reward."""
+        try:
+            inspect.signature(self.update).bind(0, 0)
+        except ValueError:
+            return True  # one of Python's own, such as max
+        except TypeError:
+            return False
+        return True
 
 
 def count(value, reward):

@@ -54,11 +54,15 @@ def example(cls: type[Policy]) -> Policy:
 
 def check_record(policy: Policy) -> None:
     """A policy is a frozen record of numbers with a label, and survives pickling."""
-    assert policy.label, "the label is empty"
+    assert policy.label, "the label is empty; a __post_init__ of its own must call super().__post_init__()"
     constants = policy.constants()
     assert all(isinstance(value, float) for value in constants), f"constants {constants} are not floats"
     assert dataclasses.replace(policy) == policy, "a copy differs"
-    assert pickle.loads(pickle.dumps(policy)) == policy, "a pickled copy differs"
+    try:
+        copy = pickle.loads(pickle.dumps(policy))
+    except (AttributeError, pickle.PicklingError) as error:
+        raise AssertionError(f"{error}; define the class at the top level of a file, not inside a function") from None
+    assert copy == policy, "a pickled copy differs"
     assert dataclasses.replace(policy, label="other").label == "other", "the label cannot be set"
     try:
         policy.label = "changed"  # type: ignore[misc]
