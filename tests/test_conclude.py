@@ -24,6 +24,7 @@ from posse.insight.hierarchy.model import fit
 from posse.insight.watching.evidence import DecisionBlock
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
+from posse.service.api.answers import ConclusionResult
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
 ARMS, PLAYERS = ["today", "new", "free"], ["north", "south"]
@@ -493,6 +494,9 @@ def test_nothing_is_concluded_from_a_log_whose_probabilities_are_not_what_was_do
     assert found.verdict.startswith("Nothing can be concluded. ALARM: ")
     assert found.verdict in found.page(watch(log)).replace("&#39;", "'")
     assert text.costs(found) == []
+    assert "guaranteed" not in str(found)
+    assert "Find the fault first" in str(found)
+    assert ConclusionResult(**found.to_dict()).doubts == list(found.doubts)
 
 
 def test_a_log_that_lost_its_metadata_says_so(split):

@@ -437,3 +437,12 @@ def test_an_arm_that_comes_later_leaves_the_intervals_of_guards_as_they_were():
     found = watch(learner).guards
     learner.add_arm("blue")
     assert watch(learner).guards[:1] == found
+
+
+def test_a_control_named_holdout_is_told_from_the_holdout():
+    learner = posse.Learner(posse.IndTS(), ["holdout", "new"], ["web"], seed=1, holdout=0.2, control="holdout")
+    for _ in range(40):
+        learner.observe(learner.choose("web"), 1.0)
+    found = watch(learner)
+    assert [(each.against, each.control) for each in found.effects] == [("holdout", False), ("holdout", True)]
+    assert str(found).count("the control 'holdout'") == 1

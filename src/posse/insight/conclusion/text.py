@@ -208,6 +208,8 @@ def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
 
 def reading(conclusion: Conclusion) -> list[str]:
     """How to read it, and on what it rests."""
+    if conclusion.doubts:
+        return ["The numbers are those of a log that failed a check. Find the fault first, and rely on none of them."]
     unseen = "All this is void if whether or when a reward comes depends on the arm; posse watch checks that."
     if takes_default(conclusion.setup):
         unseen = (

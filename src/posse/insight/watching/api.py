@@ -47,6 +47,8 @@ class Effect:
 
     against: str
     """"holdout", or the control's name."""
+    control: bool
+    """Whether it is the control, which may be named "holdout" too."""
     decisions: int
     """How many decisions with rewards it is about."""
     value: float
@@ -188,19 +190,22 @@ def watch_of(
         for name, found in kinds.items()
         if found is not None
     ]
-    effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
+    effects = (
+        ("holdout", False, evidence.against_holdout),
+        (str(setup.get("control")), True, evidence.against_control),
+    )
     scale = setup["high"] - setup["low"]
-    found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
+    found = [_effect(name, control, each, scale) for name, control, each in effects if each is not None and each.count]
     notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
     return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
 
 
-def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:
+def _effect(against: str, control: bool, found: EffectEvidence, scale: float) -> Effect:
     """An effect in units of the rewards. No two means differ by more than their range, so nothing is beyond it."""
     counts, *ends = found.path(INTERVAL)
     path = list(zip(counts.tolist(), *((scale * np.clip(each, -1, 1)).tolist() for each in ends), strict=True))
     _, value, low, high = path[-1]
-    return Effect(against, found.count, value, low, high, tuple(path))
+    return Effect(against, control, found.count, value, low, high, tuple(path))
 
 
 def _tallies(blocks: LogBlocks, outcomes: Mapping[str, Outcome]) -> tuple[np.ndarray, np.ndarray]:

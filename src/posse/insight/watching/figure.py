@@ -63,5 +63,5 @@ def _draw_effect(axes: Axes, effect: Effect) -> None:
     last = slice(int(sure.argmax() + sure.sum() // 8), None)
     axes.fill_between(at[last], low[last], high[last], color=BAND)
     axes.plot(at[last], value[last], color=BLUE)
-    against = "the holdout" if effect.against == "holdout" else figure_label(effect.against, 30)
+    against = figure_label(effect.against, 30) if effect.control else "the holdout"
     axes.set_title(f"what adapting earns beyond {against}, a decision, on average so far", loc="left")

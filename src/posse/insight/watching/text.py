@@ -38,7 +38,7 @@ def overall_table(watch: Watch) -> list[list[str]]:
     ]
     for effect in watch.effects:
         earned = with_ends(effect.value, effect.low, effect.high, "+")
-        against = "the holdout" if effect.against == "holdout" else f"the control {shorten(effect.against)!r}"
+        against = f"the control {shorten(effect.against)!r}" if effect.control else "the holdout"
         rows.append((True, [f"adaptive part minus {against}", f"{effect.decisions:,}", earned]))
     for guard, (outcome, arm, decisions, mean, bound, _) in zip(
         watch.guards, guard_table(watch.guards)[1:], strict=True
@@ -69,7 +69,7 @@ def check_sentence(check: ShareCheck, arms: Sequence[str]) -> str:
 
 def effect_sentence(effect: Effect) -> str:
     """What the adaptive part earns, a decision and in total."""
-    against = "the holdout" if effect.against == "holdout" else f"the control {effect.against!r}"
+    against = f"the control {effect.against!r}" if effect.control else "the holdout"
     verdict = f"the adaptive part earns {'less' if effect.high < 0 else 'more'} than {against}"
     if effect.low <= 0 <= effect.high:
         verdict = f"whether {verdict} is not clear yet"

@@ -275,4 +275,5 @@ class ConclusionResult(BaseModel):
     alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")
     alarms: list[Pair] = Field(description="Outcomes whose bounds are broken, each with the arm")
     notes: list[str] = Field(description="What is left out because a default reward is taken")
+    doubts: list[str] = Field(description="Alarms of the checks, in words: then nothing can be concluded")
     digest: str = Field(description="The digest of the log's last row")

@@ -42,10 +42,11 @@ _diagnosis = {
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
 _check = {"about": "choices", "decisions": 1000, "level": 0.01, "evidence": 0.7}
+_effect = {"decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17}
 _watch = {
     **{"decisions": 1000, "answered": 950, "arms": ARMS, "notes": []},
     "checks": [_check | {"alarm": None, "path": [], "deviations": []}],
-    "effects": [{"against": "holdout", "decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17, "path": []}],
+    "effects": [{"against": "holdout", "control": False, **_effect, "path": []}],
     "guards": [],
 }
 _arm = {"name": "coupon", "offered": True, "answers": 900, "share": 0.9, "mean": 0.3, "low": 0.2, "high": 0.4}
@@ -56,7 +57,7 @@ _conclusion = {
     **{"level": 0.05, "tolerance": 0.0, "decisions": 1000, "answers": 950, "arms": [_arm | {"chance": 0.99}]},
     **{"players": [], "winner": "coupon", "since": 800, "leader": "coupon", "alone": 0, "alarms": [], "notes": []},
     "differences": [{"against": "nothing", "value": 0.1, "low": 0.02, "high": 0.17}],
-    **{"ship_loss": 0.0, **_losses, "digest": "8c1f0b7a…"},
+    **{"ship_loss": 0.0, **_losses, "doubts": [], "digest": "8c1f0b7a…"},
     "best": {"chances": [], "overall": [0.99], "means": [0.31], "others": [], "one_loss": [0.0], **_losses},
 }
 _token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
