@@ -100,7 +100,7 @@ class Source:
             self._table.select(wanted) if self._path is None else self._from_file(self._path, wanted, names, identity)
         )
         if table.num_rows == 0:
-            raise ValueError("the log has no rows")
+            raise ValueError("the log has no rows, but expected at least one decision")
         return table
 
     @staticmethod
