@@ -116,10 +116,11 @@ def form_pair(arm, player, n, s, of_pair, log_T, log_rounds, M, cutoff, epsilon,
     of the player's own data does not exceed. That need not be exact if it is far enough below the cutoff.
     """
     expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
-    believed = posterior(n, s, of_pair[PAIR_DISPERSION][arm, player], expected, variance)
+    dispersion = of_pair[PAIR_DISPERSION][arm, player]
+    center, scale, seen, information = posterior(n, s, dispersion, expected, variance)
     of_pair[BASIS][arm, player], of_pair[BASIS_TOO][arm, player] = basis_of(n, s, expected, log_T, M)
-    of_pair[FAVOUR][arm, player], _ = explore(*believed, log_rounds)
-    of_pair[CENTER][arm, player], of_pair[SCALE][arm, player] = explore(*believed, log_T)
+    of_pair[FAVOUR][arm, player], _ = explore(center, scale, seen, information, log_rounds)
+    of_pair[CENTER][arm, player], of_pair[SCALE][arm, player] = explore(center, scale, seen, information, log_T)
     middle = 0.5 * (s / max(n, 1.0) + cutoff)
     of_pair[REACH][arm, player] = sharp_bound(n, s, 0.0, 0.0, M, epsilon, rounds, middle)
 
