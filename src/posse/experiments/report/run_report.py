@@ -35,7 +35,6 @@ from posse.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
 LEVEL = 0.95  # of the intervals in figures
-CHUNK = 3  # figures that a process draws before it asks for more
 FEW = 9  # figures that this process has drawn before others could begin, which takes a second
 
 
@@ -184,7 +183,7 @@ def drawing(
             files = imported_files()  # users' policies say how they look
             pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin, initargs=(files,))
             ends.callback(pool.shutdown, cancel_futures=True)
-            drawn = pool.map(save, entries, chunksize=CHUNK)
+            drawn = pool.map(save, entries)
         yield
         report(0.0)
         for number, _ in enumerate(drawn, 1):
