@@ -11,12 +11,12 @@ Progress = bool | Callable[[float], None] | None
 
 
 class Bar:
-    """Called with the fraction done, draws a bar with the time left; silent for work under two seconds.
+    """Called with the fraction done, draws a bar with the time left; silent for work under a second.
 
     Where nobody watches a terminal or a notebook (a log file), it writes a line for every tenth instead.
     """
 
-    def __init__(self, out: TextIO | None = None, quiet_seconds: float = 2.0, width: int = 30) -> None:
+    def __init__(self, out: TextIO | None = None, quiet_seconds: float = 1.0, width: int = 30) -> None:
         self.line = StatusLine(out or status_stream())
         self.quiet_seconds = quiet_seconds
         self.width = width
