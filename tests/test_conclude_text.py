@@ -149,3 +149,22 @@ def test_it_says_what_checks_whether_rewards_arrive():
 
     assert last(learned(30)).endswith("posse watch checks that.")
     assert last(learned(30, default_reward=0.0, patience=100.0)).endswith("nothing checks whether rewards get lost.")
+
+
+def test_a_single_player_is_not_everybody():
+    for rounds, begins in ((350, "Ship free: it is better than"), (20, "No arm is shown to be the best yet; most")):
+        found = conclude(learned(rounds, MEANS[:1], players=["north"]))
+        assert found.verdict.startswith(begins)
+        said = " ".join(str(found).split())
+        assert re.search(r"Shipping free loses .* compared with the best arm\. Going on", said)
+        assert "everybody" not in said
+
+
+def test_a_log_that_failed_a_check_says_so_above_its_table(split):
+    found, fault = conclude(split), "Find the fault first"
+    for shown in (str(found), found.page(), repr(found)):
+        assert fault not in shown
+    wrong = replace(found, doubts=("ALARM: arm 'free' is chosen too often",))
+    for shown, table in ((str(wrong), "share now"), (wrong.page(), "<table"), (repr(wrong), "share now")):
+        assert shown.count(fault) == 1
+        assert shown.index(fault) < shown.index(table)

@@ -14,6 +14,8 @@ from test_dashboard_numbers import _concluded, _lead, _text
 import posse
 from posse.service.auth import CreateToken
 from posse.service.dashboard import experiment_page
+from posse.service.dashboard.analysis import conclusion
+from posse.service.dashboard.analysis_process import arguments
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 from stores import Clock
@@ -61,6 +63,16 @@ def test_what_has_ended_does_not_go_on():
         more = {"may_change": True, "address": "/experiments/x", "conclusion": _concluded(snapshot)}
         text = _text("parts/conclusion.html", snapshot=snapshot, **values, **more)
         assert ("Going on as now" in text) == costs
+
+
+def test_numbers_of_a_log_that_failed_a_check_are_not_to_be_relied_on():
+    snapshot = snapshot_of(*learner_of_shops(40))
+    values = {"arms": experiment_page.shown_arms(snapshot), "amount": experiment_page.amount_of(snapshot)}
+    given = arguments("conclusion", snapshot)
+    for doubts in ((), ("ALARM: arm 'x' is chosen too often",)):
+        more = {"may_change": True, "address": "/experiments/x", "conclusion": conclusion(*given[:-1], doubts)}
+        text = _text("parts/conclusion.html", snapshot=snapshot, **values, **more)
+        assert ("rely on none of them" in text.split("guaranteed range")[0]) == bool(doubts)
 
 
 def test_the_likeliest_arm_comes_first():

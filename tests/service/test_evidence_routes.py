@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from serving import problem_of, service
 from test_dashboard import Page
 
 from posse.insight import conclude, watch
+from posse.service.api import routes
 from posse.service.client import Client
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
@@ -97,3 +101,14 @@ def test_an_experiment_without_a_decision_has_nothing_to_say(served):
     assert client.watch("new")["decisions"] == 0
     assert "nothing to compare with" in Page(http.get("/experiments/new").text).text
     assert problem_of(http.get("/v1/experiments/none/watch"), 404) == "unknown-experiment"
+
+
+@pytest.mark.parametrize(("status", "begins"), [("running", "Go on: no arm"), ("finished", "No arm")])
+def test_nobody_is_told_to_go_on_with_what_has_ended(status, begins, monkeypatch):
+    async def concluded(state, name):
+        verdict = {"verdict": "Go on: no arm is shown to be the best yet.", "setup": {}}
+        return SimpleNamespace(status=status), SimpleNamespace(to_dict=lambda: verdict)
+
+    monkeypatch.setattr(routes, "concluded", concluded)
+    found = asyncio.run(routes.read_conclusion("offers", SimpleNamespace(app=SimpleNamespace(state=None))))
+    assert json.loads(found.body)["verdict"].startswith(begins)

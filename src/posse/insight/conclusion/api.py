@@ -155,7 +155,8 @@ class Conclusion(Summarized):
         return text.to_text(self)
 
     def _summary(self) -> Summary:
-        return Summary(f"Conclusion: {self.verdict}", text.arm_table(self) if self.answers else (), note=PRINT)
+        table, title = text.arm_table(self) if self.answers else (), f"Conclusion: {self.verdict}"
+        return Summary(f"{title} {text.unreliable(self)}".strip(), table, note=PRINT)
 
 
 def conclude(
@@ -185,7 +186,7 @@ def conclude(
     >>> for _ in range(300):
     ...     learner.observe(decision := learner.choose("north"), float(decision.arm == "blue")) and None
     >>> conclude(learner).verdict
-    'Ship blue for everybody: it is better than every other arm.'
+    'Ship blue: it is better than every other arm.'
     """
     blocks = log_blocks(source, Columns(player, arm, reward, propensity, id), reward_range)
     log = blocks.log

@@ -37,6 +37,7 @@ def to_page(
             ended=ended,
             state="ship" if conclusion.winner and not conclusion.doubts else "on",
             facts=_facts(conclusion),
+            unreliable=text.unreliable(conclusion),
             arms=arms,
             more_arms=len(conclusion.arms) - len(arms),
             costs=text.costs(conclusion) if not ended else [],

@@ -24,6 +24,7 @@ def to_text(conclusion: Conclusion) -> str:
     parts = [wrap(verdict(conclusion))]
     parts.append(bullets([*costs(conclusion), *cautions(conclusion)]))
     if conclusion.answers:
+        parts.append(wrap(unreliable(conclusion)))
         parts += ["\n".join(align(table)) for table in (arm_table(conclusion), player_table(conclusion))]
         parts.append(bullets(likely_arms(conclusion)))
     parts.append(bullets(reading(conclusion)))
@@ -74,14 +75,19 @@ def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
     own = ", and ".join(f"{shorten(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())
     if conclusion.winner is not None:
         but = f" But ship {own}." if own else ""
-        return f"Ship {shorten(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
-    leader = conclusion.arm(conclusion.leader)
-    likely = f"no arm is shown to be the best for everybody yet; most likely it is {shorten(leader.name)}"
+        return f"Ship {shorten(conclusion.winner)}{_for_everybody(conclusion)}: {_shown(conclusion)}.{but}"
+    leader, whom = conclusion.arm(conclusion.leader), _for_everybody(conclusion)
+    likely = f"no arm is shown to be the best{whom} yet; most likely it is {shorten(leader.name)}"
     likely += f" (chance {chance(leader.chance)})."
     likely += "".join(f" {sentence}" for sentence in _different(conclusion))
     if own:
         return f"Ship {own}: {_shown(conclusion)} there. But {likely}"
     return f"Go on: {likely}" if conclusion.going_loss <= conclusion.ship_loss else at_the_end(likely)
+
+
+def _for_everybody(conclusion: Conclusion) -> str:
+    """For whom an arm is shipped, where there is more than one player."""
+    return " for everybody" if len(conclusion.players) > 1 else ""
 
 
 def _different(conclusion: Conclusion) -> list[str]:
@@ -120,9 +126,10 @@ def costs(conclusion: Conclusion) -> list[str]:
     if len(conclusion.offered) < 2 or not conclusion.answers or conclusion.doubts:
         return []
     arm, ship, going = shorten(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
+    best = "each player's best arm" if len(conclusion.players) > 1 else "the best arm"
     found = [
-        f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, compared with each player's best "
-        "arm. Going on cannot gain more than that.",
+        f"Shipping {arm}{_for_everybody(conclusion)} loses {_reward(ship)} in 1,000 decisions, compared with {best}. "
+        "Going on cannot gain more than that.",
         f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
         f"than shipping it{_price(conclusion)}.",
     ]
@@ -164,6 +171,13 @@ def cautions(conclusion: Conclusion) -> list[str]:
             "because memory is bounded. Their rewards count for everybody."
         )
     return found
+
+
+def unreliable(conclusion: Conclusion) -> str:
+    """What stands above the tables of a log that failed a check."""
+    if not conclusion.doubts:
+        return ""
+    return "The numbers below are those of a log that failed a check. Find the fault first, and rely on none of them."
 
 
 def ordered(conclusion: Conclusion) -> list[ArmSummary]:
@@ -209,7 +223,7 @@ def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
 def reading(conclusion: Conclusion) -> list[str]:
     """How to read it, and on what it rests."""
     if conclusion.doubts:
-        return ["The numbers are those of a log that failed a check. Find the fault first, and rely on none of them."]
+        return []
     unseen = "All this is void if whether or when a reward comes depends on the arm; posse watch checks that."
     if takes_default(conclusion.setup):
         unseen = (

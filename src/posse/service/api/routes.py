@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import LONGEST_NAME
 from posse.confidence import reward_interval, shares
+from posse.insight.conclusion.text import at_the_end
 from posse.insight.diagnosis.api import diagnose
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.logs import left_out
@@ -258,8 +259,11 @@ async def read_watch(name: Name, request: Request) -> Response:
 @reading.endpoint("GET", EXPERIMENT + "/conclusion", READ, 404, 409, response_model=ConclusionResult)
 async def read_conclusion(name: Name, request: Request) -> Response:
     """Whether the experiment can end: which arm to ship for whom, and what stopping or going on costs."""
-    found = (await concluded(request.app.state, name))[1].to_dict()
+    snapshot, conclusion = await concluded(request.app.state, name)
+    found = conclusion.to_dict()
     del found["setup"]  # which the experiment itself has
+    if snapshot.status in ("finished", "archived"):
+        found["verdict"] = at_the_end(found["verdict"])
     return json_answer(found)
 
 

@@ -63,7 +63,7 @@ def conclusion(*given: Any) -> dict[str, Any]:
     arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
     own = {player.name: player.winner for player in found.players if player.winner is not None}
     shown = {"state": "ready", "verdict": found.verdict, "arms": arms, "chances": found.best.chances}
-    sentences = {"costs": text.costs(found), "cautions": text.cautions(found)}
+    sentences = {"costs": text.costs(found), "cautions": text.cautions(found), "unreliable": text.unreliable(found)}
     return {**shown, **sentences, "winner": found.winner, "leader": found.leader, "winners": own}
 
 
