@@ -314,3 +314,12 @@ def test_the_manifest(full):
         (full.folder / "manifest.json").write_text(content)
         with pytest.raises(StoreError, match=r"manifest\.json"):
             full.manifest()
+
+
+def test_an_unfinished_folder_says_how_much_is_there(full, spec):
+    full.write_manifest({"units": [unit.id for unit in spec.units()]})
+    everything = read(full.folder)  # without a warning, which would be an error here
+    full.path(spec.units()[0]).unlink()
+    with pytest.warns(UserWarning, match=r"out has 2 of 3 units; run it again to complete it"):
+        some = read(full.folder)
+    assert 0 < len(some) < len(everything)

@@ -134,10 +134,8 @@ def _stored(folder: Path) -> Records:
     if not (folder / "results").is_dir():
         raise FileNotFoundError(f"{folder} has no results; give a folder that `posse run` or `posse paper` wrote")
     store = open_store(folder)
-    wanted = store.manifest().get("units", [])
-    there = sum((store.folder / f"unit-{name}.parquet").exists() for name in wanted)
-    if there < len(wanted):
-        print(f"posse: {folder} has {there} of {len(wanted)} units; run it again to complete it", file=sys.stderr)
+    if unfinished := store.unfinished():
+        print(f"posse: {unfinished}", file=sys.stderr)
     return store.read()
 
 

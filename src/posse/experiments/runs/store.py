@@ -12,6 +12,7 @@ import json
 import os
 import re
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,13 @@ class ResultStore:
             raise StoreError(f"{path} is not a manifest of posse's; use another folder")
         return found
 
+    def unfinished(self) -> str:
+        """How much of what the manifest lists is there, in words; nothing if all of it is."""
+        wanted = self.manifest().get("units", [])
+        there = sum((self.folder / f"unit-{name}.parquet").exists() for name in wanted)
+        found = f"{self.folder} has {there} of {len(wanted)} units; run it again to complete it"
+        return found if there < len(wanted) else ""
+
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         """Replace the manifest, whole or not at all."""
         text = json.dumps({"posse_schema": SCHEMA_VERSION, **manifest}, indent=2, ensure_ascii=False)
@@ -233,5 +241,11 @@ def open_store(folder: str | Path) -> ResultStore:
 
 
 def read(folder: str | Path) -> Records:
-    """The results in a folder that `posse run`, `posse paper` or `posse.experiments.run` wrote."""
-    return open_store(folder).read()
+    """The results in a folder that `posse run`, `posse paper` or `posse.experiments.run` wrote.
+
+    A warning says how much is there if the run is not finished.
+    """
+    store = open_store(folder)
+    if unfinished := store.unfinished():
+        warnings.warn(unfinished, stacklevel=2)
+    return store.read()
