@@ -88,6 +88,14 @@ class Nowhere(Policy):
         return math.nan, 1.0
 
 
+class Boundless(Nowhere):
+    """Another one."""
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T):
+        return 0.5, math.inf
+
+
 @pytest.mark.parametrize("policy", [example(cls) for cls in SHIPPED], ids=lambda policy: policy.label)
 def test_every_shipped_policy(policy):
     assert_same(a_problem(players=4, arms=7), policy, 24)
@@ -109,6 +117,11 @@ def test_a_policy_of_the_users_own():
 def test_a_policy_whose_index_is_not_a_number_is_named():
     with pytest.raises(ValueError, match=r"Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
         posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
+
+
+def test_a_policy_whose_scale_is_infinite_is_named():
+    with pytest.raises(ValueError, match=r"Boundless gives the scale inf for player 0, arm 0 with n=.*, but expected"):
+        posse.simulate(a_problem(), Boundless(), 9, backend="cuda")
 
 
 @pytest.mark.parametrize("policy", [HighTS(), HighSummaryTS()], ids=lambda policy: policy.label)

@@ -132,3 +132,16 @@ def test_a_learner_names_the_arm_whose_scale_is_negative():
     learner.record([("p", "b", 1.0)])
     with pytest.raises(ValueError, match=r"arm 1 with n=1, s=1, q=1: center 0.5 and scale -0.5, but expected numbers"):
         learner.choose("p")
+
+
+@pytest.mark.parametrize(("policy", "shown"), [(Boundless(), "inf"), (Negative(), r"-[\d.]+")], ids=["inf", "negative"])
+def test_a_simulation_refuses_a_scale_that_no_normal_law_has(policy, shown):
+    found = rf"^{policy.label} gives the scale {shown} for player \d, arm \d with n=\d+, s=\d+, but expected"
+    with pytest.raises(ValueError, match=found):
+        posse.simulate(PROBLEM, policy, 20)
+
+
+def test_numbers_of_other_laws_are_no_scales():
+    """The negative control: IMED's second number is a count. An arm without a pull may have an infinite center."""
+    for policy in (posse.IMED(), posse.BetaTS(), posse.IndUCB()):
+        assert posse.simulate(posse.Problem(np.full((2, 5), 0.5)), policy, 2).pulls.sum() == 4

@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from posse.policies.statistics import COUNT
 from posse.rewards import GRID
-from posse.simulation.engine import PolicyRun
+from posse.simulation.engine import PolicyRun, check_scale
 from posse.simulation.kernel import Measures
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -53,6 +53,7 @@ def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tr
                 return
         if target == early:
             into.late_pulls[cell] = run.pulled_and_earned()[COUNT].T
+    check_scale(run.policy, run.state.indexed, run.run.scale.T)
     pulled, earned = run.pulled_and_earned()
     into.pulls[cell] = pulled.T
     into.late_pulls[cell] = into.pulls[cell] - into.late_pulls[cell]

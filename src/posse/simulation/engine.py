@@ -183,11 +183,25 @@ def not_a_number(
 ) -> ValueError:
     """The error of a policy whose index is NaN, with the first player and arm where it is, and their numbers."""
     player, arm = np.argwhere(np.isnan(center) | np.isnan(scale))[0].tolist()
-    statistics = used_statistics(type(policy))
-    own = {each.name: float(indexed[k][arm, player] * each.unit) for k, each in enumerate(statistics)}
-    shown = ", ".join(f"{name}={value:g}" for name, value in own.items())
     return ValueError(
         f"{policy.label} gives an index that is not a number: center {center[player, arm]:g}, scale "
-        f"{scale[player, arm]:g} for player {player}, arm {arm} with {shown}; see what {type(policy).__name__}.index "
+        f"{scale[player, arm]:g} for {_pair(policy, indexed, player, arm)}; see what {type(policy).__name__}.index "
         "divides by, and what it takes roots and logarithms of"
     )
+
+
+def check_scale(policy: Policy, indexed: Sequence[np.ndarray] | np.ndarray, scale: np.ndarray) -> None:
+    """An error if a scale at the end of a run, [player, arm], is one that no normal law has."""
+    wrong = (scale < 0) | np.isinf(scale)
+    if policy.law is Law.NORMAL and wrong.any():
+        player, arm = np.argwhere(wrong)[0].tolist()
+        raise ValueError(
+            f"{policy.label} gives the scale {scale[player, arm]:g} for {_pair(policy, indexed, player, arm)}, but "
+            "expected a number that is finite and not negative"
+        )
+
+
+def _pair(policy: Policy, indexed: Sequence[np.ndarray] | np.ndarray, player: int, arm: int) -> str:
+    """A player and an arm, with what the policy's index took of them."""
+    own = {each.name: indexed[k][arm, player] * each.unit for k, each in enumerate(used_statistics(type(policy)))}
+    return f"player {player}, arm {arm} with {', '.join(f'{name}={value:g}' for name, value in own.items())}"
