@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from serving import service
+from serving import new_experiment, service
 
 from posse.service import dashboard
 
@@ -261,6 +261,29 @@ def test_what_is_not_there_is_said_in_words(client):
     assert "No such experiment" in Page(answer.text).text
     assert client.get("/experiments/nothing/live").status_code == 404
     assert client.post("/experiments/nothing/manage", data={"do": "pause"}).status_code == 404
+
+
+def test_the_list_shows_which_experiments_have_an_alarm(client):
+    shops = [f"shop {number}" for number in range(40)]
+    outcomes = {"refund": {"at_most": 0.1}}
+    for name, rewarded, refund in (("calm", 2, 0), ("one arm silent", 1, 0), ("many refunds", 2, 1)):
+        made = {"players": shops, "policy": {"name": "IndTS"}, "outcomes": outcomes}
+        path = new_experiment(client, name=f"alarm, {name}", **made)
+        for _ in range(10):
+            decisions = client.post(f"{path}/decisions", json={"players": shops}).json()["decisions"]
+            arms = ["coupon", "nothing"][:rewarded]
+            known = [each["id"] for each in decisions if each["arm"] in arms]
+            rewards = [{"decision": id, "reward": 0.5, "outcomes": {"refund": refund}} for id in known]
+            assert client.post(f"{path}/rewards", json={"rewards": rewards}).json()["taken"] == len(known)
+    deadline = time.monotonic() + 30
+    while True:  # nobody has opened their pages: they are checked beside the list
+        cards = client.get("/", params={"q": "alarm,"}).text.split('<li class="card">')[1:]
+        texts = [Page(card).text for card in cards]
+        if sum("Alarm" in text for text in texts) == 2 or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    assert ["Alarm: see its page" in text for text in texts] == [False, True, True]
+    assert "calm" in texts[0]
 
 
 # ---------------------------------------------------------------- tokens

@@ -25,7 +25,7 @@ from posse.service.storage.errors import (
     UnknownExperiment,
 )
 from posse.service.storage.transaction import commit, commit_group
-from stores import ARMS, SHOPS, answered, go, new, stores
+from stores import ARMS, SHOPS, Call, answered, go, new, stores
 
 
 def rows_of(store, table, experiment):
@@ -97,6 +97,25 @@ def test_a_group_that_deletes_goes_on_with_the_name(opened):
     assert isinstance(gone, UnknownExperiment)
     assert made.arms == [("a", True), ("b", True)]
     assert chosen[0].player == "p"
+
+
+def test_a_token_that_is_revoked_while_its_experiment_is_deleted_ends_once(opened):
+    one, other, _ = opened
+    number = auth.token_number(commit(one, CreateToken("read", "teas")))
+    go(one, "finished", "archived")
+    answers = []
+    revoke = threading.Thread(target=lambda: answers.append(commit(other, RevokeToken(number))))
+
+    def delete_slowly(transaction):
+        Delete("teas").apply(transaction)
+        revoke.start()
+        time.sleep(0.5)  # it reads the token as it was, or waits for what becomes of it
+
+    commit(one, Call(delete_slowly))
+    revoke.join(20)
+    assert answers == [None]
+    (token,) = one.read(auth.all_tokens)
+    assert (token.experiment, token.revoked_at) == (None, 1000.0)
 
 
 def test_another_worker_decides_while_the_experiment_ends_and_begins_anew(opened):

@@ -115,7 +115,7 @@ class RevokeToken(NamedTuple):
 
     def apply(self, transaction: Transaction) -> None:
         request = transaction.ask_outside(self.key, "revoke token", self.token)
-        query = sql.select(tables.tokens).where(tables.tokens.c.id == self.token)
+        query = sql.select(tables.tokens).where(tables.tokens.c.id == self.token).with_for_update()
         found = transaction.connection.execute(query).mappings().first()
         if found is None:
             raise UnknownToken(f"no token {self.token}")

@@ -32,7 +32,8 @@ class Delete(NamedTuple):
             said = f"experiment {live.name!r} is {live.life.status}, but only an archived one can be deleted"
             raise errors.Refused(f"{said}: finish and archive it first")
         connection, token = transaction.connection, tables.tokens
-        for row in connection.execute(sql.select(token).where(token.c.experiment == live.id)).mappings().all():
+        its_own = sql.select(token).where(token.c.experiment == live.id).with_for_update()  # somebody may revoke one
+        for row in connection.execute(its_own).mappings().all():
             ended = {"revoked_at": row["revoked_at"] or transaction.clock(), "label": "", "experiment": None}
             audit.seal(connection, token, {**row, **ended})
         transaction.forget(live.name)

@@ -68,6 +68,12 @@ class AnalysisProcess:
                 self._thread.submit(self._analyze, kind, snapshot)
             return {"state": "waiting"} if latest is None else latest.found
 
+    def alarm_of(self, name: str, id: int) -> bool:
+        """Whether the latest diagnosis of an experiment, if there was one, raised an alarm."""
+        with self._lock:
+            latest = self._latest.get(("diagnosis", name, id))
+        return latest is not None and latest.found["state"] == "alarm"
+
     def _analyze(self, kind: str, snapshot: Snapshot) -> None:
         """Have the process analyze a snapshot, and keep the result. If the process dies, the next look asks again."""
         analysis = None

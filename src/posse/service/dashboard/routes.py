@@ -1,5 +1,8 @@
 """The routes of the dashboard: pages, their parts, forms, the login and static files."""
 
+import asyncio
+import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Callable
@@ -22,6 +25,7 @@ from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, 
 from posse.service.storage import errors, queries
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
+CHECKS_SECONDS = 10.0  # for which the experiments of a list are not looked at again
 CARDS = 48  # experiments on one page of the list
 SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
@@ -71,10 +75,31 @@ async def _listed(request: Request, seconds: float) -> dict[str, Any]:
 
     async def read() -> dict[str, Any]:
         listed, now = await state.read_pool.query(_read_list, *asked), float(state.store.clock())
+        guards = listed.pop("guards")
+        listed["alarmed"] = [
+            name
+            for name, (id, alarm) in guards.items()
+            if alarm or state.snapshots.alarm_of(id) or state.analyses.alarm_of(name, id)
+        ]
+        unchecked = [
+            each.name
+            for each in listed["experiments"]
+            if not state.snapshots.is_checked(guards[each.name][0], each.decisions, each.events)
+        ]
+        if unchecked:  # nobody waits for it: the list shows at its next tick what is found
+            check = functools.partial(_check, state, unchecked)
+            state.checking = asyncio.create_task(state.answers.get(("checks", *asked), check, CHECKS_SECONDS))
         return {**listed, "now": now, "seen": _digest((asked, listed, int(now / IDLE_SECONDS)))}
 
     found: dict[str, Any] = await state.answers.get(("list", *asked), read, seconds)
     return found
+
+
+async def _check(state: Any, names: list[str]) -> None:
+    """Look at experiments one after another, so that it is known whether their checks raise an alarm."""
+    for name in names:
+        with contextlib.suppress(ValueError, TypeError, RuntimeError):  # its own page says why
+            await latest_snapshot(state, name)
 
 
 def _page_number(request: Request) -> int:
@@ -88,7 +113,16 @@ def _read_list(connection: Connection, only: str | None, search: str, archived: 
     pages = max(1, -(-found // CARDS))
     page, asked["archived"] = min(number, pages), archived
     some = queries.experiments(connection, **asked, skip=(page - 1) * CARDS, limit=CARDS)
-    return {"experiments": some, "found": found, "others": others, "page": page, "pages": pages, **asked}
+    guards = queries.guard_alarms(connection, [each.name for each in some])
+    return {
+        "experiments": some,
+        "guards": guards,
+        "found": found,
+        "others": others,
+        "page": page,
+        "pages": pages,
+        **asked,
+    }
 
 
 def _digest(what: Any) -> str:

@@ -30,6 +30,7 @@ FRESH = 1.0  # seconds for which a snapshot is kept,
 REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
 LONGEST = 10.0  # but no longer than this: the first reading may have waited for the compiler
 LEAST_PAIRS = 10_000  # that a small experiment counts as, so that no more than a hundred are kept
+MOST_CHECKED = 10_000  # experiments of which is kept whether their checks raised an alarm
 BYTES = 300  # of evidence that count as a pair
 NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 
@@ -117,6 +118,7 @@ class Snapshots:
         self._store = store
         self._lock = threading.Lock()
         self._kept: BoundedCache[_Kept] = BoundedCache(MOST_PAIRS)
+        self._checked: dict[int, tuple[int, int, bool]] = {}  # by id: decisions and events so far, and the alarm
 
     def of(self, name: str) -> Snapshot:
         """The experiment as it was at most a moment ago."""
@@ -130,7 +132,19 @@ class Snapshots:
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
         with self._lock:
             self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size + len(found.evidence) // BYTES)
+            self._checked.pop(found.id, None)
+            self._checked[found.id] = found.decisions if found.complete else -1, found.events, bool(found.watch.doubts)
+            if len(self._checked) > MOST_CHECKED:
+                del self._checked[next(iter(self._checked))]
         return found
+
+    def alarm_of(self, id: int) -> bool:
+        """Whether a check of an experiment had raised an alarm when somebody last looked."""
+        return self._checked.get(id, (0, 0, False))[2]
+
+    def is_checked(self, id: int, decisions: int, events: int) -> bool:
+        """Whether the checks of an experiment have seen all of it."""
+        return self._checked.get(id, (0, 0, False))[:2] == (decisions, events)
 
     def _read(self, name: str, row: log_rows.Values, kept: _Kept) -> Snapshot:
         history = kept.history

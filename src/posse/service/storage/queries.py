@@ -120,6 +120,14 @@ def experiments(
     return found
 
 
+def guard_alarms(connection: Connection, names: Collection[str]) -> dict[str, tuple[int, bool]]:
+    """The id of each experiment of these names, and whether an arm of it was shown to cross the bound of an outcome."""
+    table, told = tables.experiments, tables.outcome_stats.c
+    raised = sql.exists().where(told.experiment == table.c.id, told.alarm > 0)
+    found = connection.execute(sql.select(table.c.name, table.c.id, raised).where(table.c.name.in_(names)))
+    return {name: (number, bool(alarm)) for name, number, alarm in found}
+
+
 def count_experiments(
     connection: Connection, *, only: str | None = None, search: str = "", archived: bool | None = False
 ) -> int:
