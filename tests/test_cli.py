@@ -222,12 +222,18 @@ def test_the_report_of_a_gpu_marks_what_misses_its_bar():
     times = {"RobustAgg-TS(0.15)": row, "Ind-TS": row, "all five together": {**row, "kernel": 250.0}}
     times["all five in a new process, warm cache"] = {"wall": 6000.0}
     many = {"kernel": 2e10, "wall": 1e10, "all cores": 1e9}
-    text = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many)]))
+    measured = (times, many, {"kernel": 100.0, "wall": 110.0, "all cores": 399.0}, {"PosseTS": 5.1, "Ind-TS": 2.0})
+    text = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, *measured)]))
     marked = [line.split("  ")[0] for line in text.splitlines() if "← misses its bar" in line]
-    assert marked == ["RobustAgg-TS(0.15), kernel", "all five in a new process, warm cache, wall"]
+    assert marked == [
+        "RobustAgg-TS(0.15), kernel",
+        "all five in a new process, warm cache, wall",
+        "PosseTS, cores / kernel",
+        "PosseTS",
+    ]
     assert "a GPU, beside" in text
-    quick = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, times, many)]))
-    assert "≤" not in quick, "a quick run has no bars"
+    quick = str(bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, *measured)]))
+    assert not {"≤", "≥"} & set(quick), "a quick run has no bars"
 
 
 def test_help_imports_neither_numpy_nor_numba():

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +94,20 @@ def peak_megabytes(code: str, *arguments: str) -> float:
 
 def printed_and_peak(code: str, *arguments: str) -> tuple[str, float]:
     """Run Python code in a process of its own, and return what it prints and its peak memory in MB."""
-    *printed, peak = _run_alone(code + PEAK, arguments, {}).splitlines()
+    *printed, peak = run_alone(code + PEAK, *arguments).splitlines()
     return "\n".join(printed), int(peak) / 1e6
 
 
 def processor_seconds(code: str, *arguments: str, **environment: str) -> float:
     """Run Python code in a process of its own, and return the processor time that it took from start to end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    _run_alone(code, arguments, environment)
+    run_alone(code, *arguments, **environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _run_alone(code: str, arguments: Iterable[str], environment: Mapping[str, str]) -> str:
+def run_alone(code: str, *arguments: str, **environment: str) -> str:
+    """Run Python code in a process of its own, and return what it prints."""
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     return done.stdout

@@ -79,7 +79,7 @@ def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchR
 
         if options.paper or options.policy or options.policy_files:
             raise ValueError(
-                "--backend cuda measures the paper's five policies, so --paper, --policy and --import do not go with it"
+                "--backend cuda measures a set of its own, so --paper, --policy and --import do not go with it"
             )
         return gpu.run(options.quick, note)
     from posse.bench import setting, simulator
