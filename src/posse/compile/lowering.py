@@ -21,6 +21,11 @@ from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 from numba.np import arrayobj
 
+# What LLVM may be told of a loop: one vector at a time; places left out at the end; the loop as it is, once.
+ONE_VECTOR = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 1)
+LEFT_OUT = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
+NO_COPIES = ("llvm.loop.unroll.disable",)
+
 types: Any = numba_types  # filled when it is imported
 PartOfNumba: Any = object  # the CPU and GPUs have classes of their own, which take in the classes that extend this
 
@@ -208,20 +213,22 @@ class KernelLower(RecordLower, Lower):
     """The step to LLVM's form for the CPU, with what its vectors need."""
 
     def lower_inst(self, inst: Any) -> None:
-        """Mark the loops of a `masked` function."""
+        """Say in the jump that closes a loop what the compiler should make of it."""
         super().lower_inst(inst)
-        masked = isinstance(inst, ir.Jump) and hasattr(self.func_ir.func_id.func, "masked")
-        if masked and self.blkmap[inst.target].instructions:  # it jumps back
-            self.mask_loop(self.builder.block.terminator)
+        if isinstance(inst, ir.Jump) and self.blkmap[inst.target].instructions:  # it jumps back
+            function = self.func_ir.func_id.func
+            if hasattr(function, "masked"):
+                self.shape_loop(ONE_VECTOR, LEFT_OUT)
+            elif hasattr(function, "out_of_line"):
+                self.shape_loop(ONE_VECTOR, NO_COPIES)
 
-    def mask_loop(self, jump: Any) -> None:
-        """Ask for one vector at a time, and for one with places left out at the end, in the loop that a jump closes."""
-        module, yes, one = self.module, llvm.Constant(llvm.IntType(1), 1), llvm.Constant(llvm.IntType(32), 1)
-        wanted = {"llvm.loop.vectorize.predicate.enable": yes, "llvm.loop.interleave.count": one}
-        options = [module.add_metadata([llvm.MetaDataString(module, name), value]) for name, value in wanted.items()]
+    def shape_loop(self, *wanted: Any) -> None:
+        """Give the loop that the last jump closes these options."""
+        module = self.module
+        options = [module.add_metadata([llvm.MetaDataString(module, name), *value]) for name, *value in wanted]
         loop = llvm.values.MDValue(module, options, name=str(len(module.metadata)))
         loop.operands = (loop, *options)  # it names itself, so that no two loops share it
-        jump.set_metadata("llvm.loop", loop)
+        self.builder.block.terminator.set_metadata("llvm.loop", loop)
 
     def tell_apart(self, kind: Any) -> None:
         """Say that the number just read or written is in no array of another type: kernels have no such views.

@@ -15,6 +15,8 @@ from typing import Any
 
 from numba.core import compiler, event, sigutils
 from numba.core.codegen import JITCodeLibrary
+from numba.core.postproc import PostProcessor, VariableLifetime
+from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
 from numba.core.types.functions import BaseFunction
 
@@ -85,7 +87,7 @@ def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
             return find(function, context, args, kws)
         found = known.get((function, args))
         if found is None:
-            found = find(function, context, args, kws)
+            found = find_in_tables(function, context, args) or find(function, context, args, kws)
             # What numba has in Python is compiled with the options of its caller, and so looked up each time.
             if function.get_impl_key(found) == function.typing_key:
                 known[function, args] = found
@@ -94,7 +96,37 @@ def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
     return get_call_type
 
 
+def find_in_tables(function: Any, context: Any, args: Any) -> Any:
+    """The types of a call with numbers, if numba has a table for it. Its other ways are made one by one to be tried."""
+    known_now = all(isinstance(each, types.Literal) for each in args)
+    if all(isinstance(each, types.Number) for each in args) and not known_now:
+        for template in function.templates:
+            if hasattr(template, "cases"):
+                found = template(context).apply(tuple(map(types.unliteral, args)), {})
+                if found is not None:
+                    function._impl_keys[found.args] = template.key
+                    return found
+    return None
+
+
 BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)  # type: ignore[method-assign]
+
+
+def shorten(run: Callable[..., None]) -> Callable[..., None]:
+    """numba's step after every change of a function, without what only generators and Python objects need."""
+
+    def run_(step: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+        function = step.func_ir
+        if emit_dels or function.is_generator or not function.func_id.modname.startswith("posse."):
+            return run(step, emit_dels, extend_lifetimes)
+        function.blocks = canonicalize_cfg(function.blocks)
+        function.variable_lifetime = VariableLifetime(function.blocks)
+        function.generator_info = None
+
+    return run_
+
+
+PostProcessor.run = shorten(PostProcessor.run)
 
 
 @functools.cache

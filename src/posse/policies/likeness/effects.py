@@ -42,6 +42,7 @@ def effects(tables, groups):
             move_players(tables, part)
 
 
+@out_of_line
 def values_of(tables, part):
     """How many values a part has; 0 where it does not count, because it has fewer than two players for each value."""
     values = 0
@@ -50,6 +51,7 @@ def values_of(tables, part):
     return values if 2 * values <= players_of(tables.lane, tables.pulls.shape[1]) else 0
 
 
+@out_of_line
 def first_effects(tables):
     """Effects as the last estimate had them; none of parts that do not count, or no longer do."""
     for part in range(tables.columns.shape[1]):
@@ -76,6 +78,7 @@ def score_values(tables, part, arm):
             tables.scores[arms + arm, column] += weight * h * center * (1.0 - center)
 
 
+@out_of_line
 def weigh_variances(tables, part, arm):
     """Where each value's effect on an arm would step to, in place of its score, and the evidence for each variance."""
     scores, rows, arms = tables.scores, tables.rows, tables.pulls.shape[0]
@@ -90,6 +93,7 @@ def weigh_variances(tables, part, arm):
                 rows[LIKELIHOOD + number, arm] += evidence_of(VARIANCES[number], information, scores[arm, column])
 
 
+@out_of_line
 def shrink_values(tables, part, arm):
     """Each value's effect on an arm and its doubt, averaged over the variances by their weights.
 
@@ -105,6 +109,7 @@ def shrink_values(tables, part, arm):
             tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = effect, doubt
 
 
+@out_of_line
 def move_players(tables, part):
     """Move players' means by how far the effects of a part have moved."""
     arms, players = tables.pulls.shape

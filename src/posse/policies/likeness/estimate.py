@@ -315,6 +315,7 @@ def levels(tables):
     barrier(lane)
 
 
+@out_of_line
 def odd_players(tables):
     """How likely each player is to be unlike all others, if one in 10 M is: by its evidence for `UNLIKE`."""
     of_player, rows = tables.of_player, tables.rows

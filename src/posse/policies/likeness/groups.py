@@ -93,6 +93,7 @@ def misfits(tables):
     barrier(lane)
 
 
+@out_of_line
 def next_misfit(tables, before):
     """The player who fits worst after player `before`, or worst of all after −1; −1 if there is none."""
     rows, lane, players = tables.rows, tables.lane, tables.pulls.shape[1]
@@ -125,6 +126,7 @@ def begin_group(tables, group, player):
     barrier(tables.lane)
 
 
+@out_of_line
 def likelihood(tables):
     """The log-likelihood of the mixture, from what `share_players` said of each player."""
     rows, lane = tables.rows, tables.lane

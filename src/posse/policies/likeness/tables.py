@@ -201,6 +201,7 @@ def evidence_of(variance, precision, value):
     return 0.5 * (trust * precision * value * value - math.log(1.0 + ratio))
 
 
+@out_of_line
 def share_out(weights):
     """Divide the weights of `VARIANCES` by their sum."""
     total = 0.0
@@ -210,6 +211,7 @@ def share_out(weights):
         weights[number] /= total
 
 
+@out_of_line
 def averaged(weights, precision, value):
     """An estimate shrunken for each of `VARIANCES`, averaged by their weights, and its variance."""
     mean, square = 0.0, 0.0
