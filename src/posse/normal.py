@@ -76,10 +76,12 @@ def normal(half, middle, last):
 
     It is the quantile of (bits + ½) / 2⁶⁴, symmetric by construction, so that the upper tail is as exact as the lower.
     """
-    if half < 0x8000:
-        return lower_quantile((half * 2.0**48 + middle * 65536.0 + (last >> 16) + 0.5) * 2.0**-64)
-    bits = (0xFFFF - half) * 2.0**48 + (0xFFFFFFFF - middle) * 65536.0 + (0xFFFF - (last >> 16))
-    return -lower_quantile((bits + 0.5) * 2.0**-64)
+    below = half < 0x8000
+    high, middle, low = half, middle, last >> 16
+    if not below:
+        high, middle, low = 0xFFFF - half, 0xFFFFFFFF - middle, 0xFFFF - low
+    quantile = lower_quantile((high * 2.0**48 + middle * 65536.0 + low + 0.5) * 2.0**-64)
+    return quantile if below else -quantile
 
 
 ONE, TO_UNIT, TO_MIDDLE = np.float32(1.0), np.float32(2.0**-15), np.float32(1.0 - 2.0**-16)

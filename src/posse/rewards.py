@@ -118,6 +118,7 @@ def draw_other(code, parameter, mean, first, player, round_, key):
     return int(GRID / (1.0 + math.exp(min(failure - success, 700.0))) + 0.5)
 
 
+@out_of_line
 def log_gamma_draw(shape, which, player, round_, key):
     """The logarithm of a Gamma(shape, 1) draw.
 
@@ -133,7 +134,8 @@ def log_gamma_draw(shape, which, player, round_, key):
         attempt += 1
         first, second, third, fourth = block(attempt, player, round_, REWARD, key)
         x = normal(first >> 16, second, (first & 0xFFFF) << 16)
-        v = (1.0 + c * x) ** 3
+        root = 1.0 + c * x
+        v = root * root * root
         if v > 0.0:
             u = (third * 4294967296.0 + fourth + 0.5) * 2.0**-64
             if math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):

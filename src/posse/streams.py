@@ -55,6 +55,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 def block(number, player, round_, purpose, key):
     """Words 4·number … 4·number + 3 of what `player` draws in `round_` for `purpose`."""
+    player = np.int64(player)  # of whatever type, so that `philox` is compiled once
     return philox(number, player, round_ & MASK32, (round_ >> 32) | (purpose << 24), key[0], key[1])
 
 

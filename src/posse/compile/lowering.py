@@ -9,22 +9,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from llvmlite import ir as llvm
-from llvmlite.ir.instructions import LoadInstr, StoreInstr
-from numba.core import cgutils, ir
+from llvmlite.ir.instructions import LoadInstr
+from numba.core import cgutils
 from numba.core import types as numba_types
-from numba.core.callconv import CPUCallConv
-from numba.core.compiler_machinery import register_pass
-from numba.core.cpu import CPUContext
 from numba.core.datamodel import ArgPacker
-from numba.core.lowering import Lower
-from numba.core.typed_passes import NativeLowering
 from numba.np import arrayobj
-
-# What LLVM may be told of a loop: one vector at a time; places left out at the end; the loop as it is, once.
-ONE_VECTOR = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 1)
-LEFT_OUT = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
-NO_COPIES = ("llvm.loop.unroll.disable",)
 
 types: Any = numba_types  # filled when it is imported
 PartOfNumba: Any = object  # the CPU and GPUs have classes of their own, which take in the classes that extend this
@@ -195,59 +184,3 @@ class RecordLower(PartOfNumba):
         strides = [builder.extract_value(value, (fields("strides"), axis)) for axis in range(kind.ndim)]
         offsets = [builder.mul(stride, number) for stride, number in zip(strides, numbers, strict=True)]
         return cgutils.pointer_add(builder, data, functools.reduce(builder.add, offsets))
-
-
-class KernelCalls(RecordCalls, CPUCallConv):
-    """How functions call each other on the CPU."""
-
-
-class KernelContext(CPUContext):
-    """What is compiled for, with these calls."""
-
-    @property
-    def call_conv(self) -> Any:
-        return KernelCalls(self)
-
-
-class KernelLower(RecordLower, Lower):
-    """The step to LLVM's form for the CPU, with what its vectors need."""
-
-    def lower_inst(self, inst: Any) -> None:
-        """Say in the jump that closes a loop what the compiler should make of it."""
-        super().lower_inst(inst)
-        if isinstance(inst, ir.Jump) and self.blkmap[inst.target].instructions:  # it jumps back
-            function = self.func_ir.func_id.func
-            if hasattr(function, "masked"):
-                self.shape_loop(ONE_VECTOR, LEFT_OUT)
-            elif hasattr(function, "out_of_line"):
-                self.shape_loop(ONE_VECTOR, NO_COPIES)
-
-    def shape_loop(self, *wanted: Any) -> None:
-        """Give the loop that the last jump closes these options."""
-        module = self.module
-        options = [module.add_metadata([llvm.MetaDataString(module, name), *value]) for name, *value in wanted]
-        loop = llvm.values.MDValue(module, options, name=str(len(module.metadata)))
-        loop.operands = (loop, *options)  # it names itself, so that no two loops share it
-        self.builder.block.terminator.set_metadata("llvm.loop", loop)
-
-    def tell_apart(self, kind: Any) -> None:
-        """Say that the number just read or written is in no array of another type: kernels have no such views.
-
-        So the compiler need not compare addresses before it takes several numbers at once.
-        """
-        last, module, zero = self.builder.block.instructions[-1], self.module, llvm.Constant(llvm.IntType(64), 0)
-        if isinstance(last, LoadInstr | StoreInstr):  # truth values are converted too
-            root = module.add_metadata([llvm.MetaDataString(module, "posse")])
-            numbers = module.add_metadata([llvm.MetaDataString(module, str(kind.dtype)), root, zero])
-            last.set_metadata("tbaa", module.add_metadata([numbers, numbers, zero]))
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class KernelLowering(NativeLowering):
-    """The pass that does this step."""
-
-    _name = "posse_lowering"
-
-    @property
-    def lowering_class(self) -> Any:
-        return KernelLower

@@ -7,26 +7,30 @@ calls.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from numba.core import compiler, event, sigutils
+from numba.core import compiler, event, sigutils, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typed_passes import NativeLowering
 from numba.core.types.functions import BaseFunction
 
-from posse.compile.lowering import KernelContext, KernelLowering, types
+from posse.compile.cpu_lowering import DIRECT, KernelContext, KernelLowering, direct_type
+from posse.compile.lowering import types
 
 
 class CalleeLibrary(JITCodeLibrary):
     """The code of a function that only other compiled functions call, as the frontend made it."""
 
     _shared_module: Any
+    raises = False  # whether it may
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Leave it as it is, but say how data lies in memory."""
@@ -97,12 +101,18 @@ def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_in_tables(function: Any, context: Any, args: Any) -> Any:
-    """The types of a call with numbers, if numba has a table for it. Its other ways are made one by one to be tried."""
+    """The types of a call with numbers, if they are known. numba makes its ways one by one to try each."""
+    plain = tuple(map(types.unliteral, args))
+    if context.direct and function.typing_key in DIRECT:
+        kind = direct_type(context, function.typing_key, plain)
+        if kind is not None:
+            function._impl_keys[plain] = function.typing_key
+            return typing.signature(kind, *plain)
     known_now = all(isinstance(each, types.Literal) for each in args)
     if all(isinstance(each, types.Number) for each in args) and not known_now:
         for template in function.templates:
             if hasattr(template, "cases"):
-                found = template(context).apply(tuple(map(types.unliteral, args)), {})
+                found = template(context).apply(plain, {})
                 if found is not None:
                     function._impl_keys[found.args] = template.key
                     return found
@@ -130,10 +140,13 @@ PostProcessor.run = shorten(PostProcessor.run)
 
 
 @functools.cache
-def remembering(context: Any) -> Any:
-    """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add."""
+def remembering(context: Any, direct: bool = False) -> Any:
+    """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add.
+
+    With `direct`, some calls become instructions: see `direct_type`.
+    """
     remembers = copy.copy(context)
-    remembers.known = {}
+    remembers.known, remembers.direct = {}, direct
     return remembers
 
 
@@ -160,7 +173,7 @@ class KernelCompiler(compiler.Compiler):
     def define_pipelines(self) -> Any:
         """The passes."""
         self.state.targetctx.__class__ = KernelContext
-        self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx)
+        self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx, direct=True)
         (passes,) = super().define_pipelines()
         function = self.state.func_id
         unused = UNUSED | UNUSED_BY_POSSE if function.modname.startswith("posse.") else UNUSED
@@ -180,8 +193,20 @@ class CalleeCompiler(KernelCompiler):
         result = super().compile_extra(func)
         # numba finds functions by their entry points, which must be builtins. This one is never called.
         key = list[Any]().append
-        self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
+        self.state.targetctx.insert_function(key, result.fndesc, result.library)
         return result._replace(entry_point=key)
+
+
+@contextlib.contextmanager
+def garbage_left() -> Iterator[None]:
+    """Look for no garbage meanwhile. There is little, among millions of objects that are still needed."""
+    looked = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looked:
+            gc.enable()
 
 
 class EntryCompiler(KernelCompiler):
@@ -191,7 +216,8 @@ class EntryCompiler(KernelCompiler):
         """Compile a kernel, and connect the functions in it with their environments, as numba does for cached ones."""
         self.state.library = EntryLibrary(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
-        result = super().compile_extra(func)
+        with garbage_left():
+            result = super().compile_extra(func)
         for environment in result._find_referenced_environments():
             result.library.codegen.set_env(environment.env_name, environment)
         return result

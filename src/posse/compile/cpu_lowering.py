@@ -1,0 +1,195 @@
+"""From numba's form of a function to LLVM's on the CPU: few instructions for calls and loops, and what vectors need.
+
+Most of the time that a kernel takes to compile goes with the number of instructions that are made of it, however few of
+them are left in the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from typing import Any
+
+from llvmlite import ir as llvm
+from llvmlite.ir.instructions import LoadInstr, StoreInstr
+from numba.core import cgutils, ir
+from numba.core.callconv import RETCODE_OK, CPUCallConv
+from numba.core.compiler_machinery import register_pass
+from numba.core.cpu import CPUContext
+from numba.core.lowering import Lower
+from numba.core.typed_passes import NativeLowering
+from numba.cpython.builtins import do_minmax
+from numba.np import arrayobj
+
+from posse.compile.lowering import RecordCalls, RecordLower, is_record, types
+
+# What LLVM may be told of a loop: one vector at a time; places left out at the end; the loop as it is, once.
+ONE_VECTOR = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 1)
+LEFT_OUT = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
+NO_COPIES = ("llvm.loop.unroll.disable",)
+
+DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number
+
+
+def direct_type(context: Any, function: Any, args: Any) -> Any:
+    """The type of a call that becomes instructions; None if it is another call."""
+    numbers = all(isinstance(each, types.Number | types.Boolean) for each in args)
+    if function in (min, max) and numbers and len(args) == 2:
+        return context.unify_types(*args)
+    if function is int and numbers and len(args) == 1:
+        return args[0] if isinstance(args[0], types.Integer) else types.intp
+    return None
+
+
+class KernelCalls(RecordCalls, CPUCallConv):
+    """How functions call each other on the CPU."""
+
+    def call_safely(self, builder: Any, callee: Any, kind: Any, kinds: Any, args: Any) -> Any:
+        """Call a function that cannot fail, so that nobody looks whether it did."""
+        self.inlined = "alwaysinline" in callee.attributes
+        with builder.goto_entry_block():
+            place = builder.alloca(self._get_return_argument(callee.function_type).pointee)
+        error = self._get_excinfo_argument(builder.function)
+        builder.call(callee, [place, error, *self._get_arg_packer(kinds).as_arguments(builder, args)])
+        return self.context.get_returned_value(builder, kind, builder.load(place))
+
+    def _return_errcode_raw(self, builder: Any, code: Any, *args: Any) -> None:
+        """Return from a function, and remember whether it may be with an error."""
+        if code is not RETCODE_OK:
+            self.context.active_code_library.raises = True
+        super()._return_errcode_raw(builder, code, *args)
+
+
+class KernelContext(CPUContext):
+    """What is compiled for, with these calls."""
+
+    @property
+    def call_conv(self) -> Any:
+        return KernelCalls(self)
+
+    def get_function(self, fn: Any, sig: Any, *args: Any, **options: Any) -> Any:
+        """What a call becomes: for the least or greatest of two numbers, and a whole number, a few instructions."""
+        key = fn.get_impl_key(sig) if isinstance(fn, types.Function) else fn
+        if key not in DIRECT:
+            return super().get_function(fn, sig, *args, **options)
+
+        def call(builder: Any, values: Any, loc: Any = None) -> Any:
+            if key is int:
+                return self.cast(builder, values[0], sig.args[0], sig.return_type)
+            return do_minmax(self, builder, sig.args, values, operator.lt if key is min else operator.gt)
+
+        return call
+
+    def mangler(self, name: str, argtypes: Any, *, abi_tags: Any = (), uid: int | None = None) -> Any:
+        """A function's name. That of a record's type has a thousand letters, so its digest stands for it."""
+        if not any(map(is_record, argtypes)):
+            return super().mangler(name, argtypes, abi_tags=abi_tags, uid=uid)
+        digest = hashlib.sha256(str(argtypes).encode()).hexdigest()[:16]
+        return super().mangler(f"{name}_{digest}", (), abi_tags=abi_tags, uid=uid)
+
+    def insert_function(self, key: Any, function: Any, library: Any) -> None:
+        """Let functions call another one, and see whether it failed only if it can."""
+
+        def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            callee = context.declare_function(builder.module, function)
+            return context.call_conv.call_safely(builder, callee, function.restype, function.argtypes, args)
+
+        call.signature, call.libs = function.argtypes, (library,)  # type: ignore[attr-defined]
+        if library.raises or isinstance(function.restype, types.Optional):
+            self.insert_user_function(key, function, [library])
+        else:
+            self._defns[key].append(call, function.argtypes)
+
+
+class KernelLower(RecordLower, Lower):
+    """The step to LLVM's form for the CPU, with what its vectors need."""
+
+    def lower_inst(self, inst: Any) -> None:
+        """Say in the jump that closes a loop what the compiler should make of it."""
+        super().lower_inst(inst)
+        if isinstance(inst, ir.Jump) and self.blkmap[inst.target].instructions:  # it jumps back
+            function = self.func_ir.func_id.func
+            if hasattr(function, "masked"):
+                self.shape_loop(ONE_VECTOR, LEFT_OUT)
+            elif hasattr(function, "out_of_line"):
+                self.shape_loop(ONE_VECTOR, NO_COPIES)
+
+    def shape_loop(self, *wanted: Any) -> None:
+        """Give the loop that the last jump closes these options."""
+        module = self.module
+        options = [module.add_metadata([llvm.MetaDataString(module, name), *value]) for name, *value in wanted]
+        loop = llvm.values.MDValue(module, options, name=str(len(module.metadata)))
+        loop.operands = (loop, *options)  # it names itself, so that no two loops share it
+        self.builder.block.terminator.set_metadata("llvm.loop", loop)
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        """Count in few instructions, and take what comes from a counter directly."""
+        if expr.op not in ("getiter", "iternext", "pair_first", "pair_second"):
+            return super().lower_expr(resty, expr)
+        builder, given, kind = self.builder, expr.value, self.typeof(expr.value.name)
+        if isinstance(kind, types.Pair):
+            return builder.extract_value(self.loadvar(given.name), 0 if expr.op == "pair_first" else 1)
+        if isinstance(kind, types.RangeType) and expr.op == "getiter" and self.counts_by_one(given):
+            start, stop, step = cgutils.unpack_tuple(builder, self.loadvar(given.name), 3)
+            number = cgutils.alloca_once_value(builder, start)
+            left = cgutils.alloca_once_value(builder, builder.sub(stop, start))
+            return cgutils.make_anonymous_struct(builder, [number, stop, step, left])
+        if isinstance(kind, types.RangeIteratorType) and expr.op == "iternext":
+            place, _, step, left = cgutils.unpack_tuple(builder, self.loadvar(given.name), 4)
+            number, more = builder.load(place), builder.load(left)
+            builder.store(builder.add(number, step), place)
+            builder.store(builder.sub(more, more.type(1)), left)
+            goes_on = builder.icmp_signed(">", more, more.type(0))
+            return cgutils.make_anonymous_struct(builder, [number, goes_on])
+        return super().lower_expr(resty, expr)
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """Look a number up that is in a tuple of constants, as in a table. numba would make a case for each of them."""
+        kind, at, made = self.typeof(value.name), self.typeof(index.name), self.definition(value)
+        own = self.func_ir.func_id.modname.startswith("posse.")  # those of others get an error if they miss it
+        constant = own and isinstance(kind, types.UniTuple) and isinstance(made, ir.Global | ir.FreeVar)
+        if not (constant and isinstance(kind.dtype, types.Number) and isinstance(at, types.Integer)):
+            return super().lower_getitem(resty, expr, value, index, signature)
+        size = self.context.get_constant(types.intp, len(kind))
+        numbers = [self.context.get_constant(kind.dtype, each) for each in made.value]
+        table = llvm.Constant(self.context.get_value_type(kind), numbers)
+        place = cgutils.global_constant(self.builder, "table", table)
+        number = arrayobj.fix_integer_index(self.context, self.builder, at, self.loadvar(index.name), size)
+        found = self.builder.load(self.builder.gep(place, [number.type(0), number], inbounds=True))
+        return self.context.cast(self.builder, found, kind.dtype, resty)
+
+    def counts_by_one(self, numbers: Any) -> bool:
+        """Whether a range was made here, without a step."""
+        made = self.definition(numbers)
+        if not isinstance(made, ir.Expr) or made.op != "call" or made.vararg is not None or len(made.args) > 2:
+            return False
+        return getattr(self.typeof(made.func.name), "typing_key", None) is range
+
+    def definition(self, variable: Any) -> Any:
+        """What a variable stands for; None if that depends."""
+        try:
+            return self.func_ir.get_definition(variable)
+        except KeyError:
+            return None
+
+    def tell_apart(self, kind: Any) -> None:
+        """Say that the number just read or written is in no array of another type: kernels have no such views.
+
+        So the compiler need not compare addresses before it takes several numbers at once.
+        """
+        last, module, zero = self.builder.block.instructions[-1], self.module, llvm.Constant(llvm.IntType(64), 0)
+        if isinstance(last, LoadInstr | StoreInstr):  # truth values are converted too
+            root = module.add_metadata([llvm.MetaDataString(module, "posse")])
+            numbers = module.add_metadata([llvm.MetaDataString(module, str(kind.dtype)), root, zero])
+            last.set_metadata("tbaa", module.add_metadata([numbers, numbers, zero]))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class KernelLowering(NativeLowering):
+    """The pass that does this step."""
+
+    _name = "posse_lowering"
+
+    @property
+    def lowering_class(self) -> Any:
+        return KernelLower
