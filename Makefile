@@ -72,7 +72,7 @@ test-python: $(STAMP) ## run the small tests of the kernels as plain Python, wit
 test-oldest: $(OLDEST_VENV)/.stamp ## run the core's tests with the oldest numpy and numba that are supported
 	POSSE_SMALL=1 PYTHONPATH=src $(OLDEST_VENV)/bin/python -m pytest $(PARALLEL) -W ignore::DeprecationWarning $(OLDEST_TESTS)
 
-OLDEST_TESTS := $(addprefix tests/test_,compile.py compile_errors.py compile_cache.py propensity.py simulate.py simulate_input.py streams.py normal.py rewards.py source_digest.py)
+OLDEST_TESTS := $(addprefix tests/test_,compile.py compile_errors.py compile_cache.py compile_pipeline.py compile_lowering.py propensity.py simulate.py simulate_input.py streams.py normal.py rewards.py source_digest.py)
 
 $(OLDEST_VENV)/.stamp: requirements-oldest.lock requirements-pip.lock
 	$(call MAKE_VENV,$(OLDEST_VENV))

@@ -8,7 +8,8 @@ of all code and constants reached, so an edited policy, in any file or notebook,
 - `walk`: which functions a kernel reaches, and the digest of their bytecode
 - `source`: the digest of their source, which is the same on every Python
 - `cpu`, `cuda`: how they are compiled
-- `pipeline`, `lowering`: numba's compiler for the CPU, without what kernels do not need; `cuda_pipeline`: for GPUs
+- `pipeline`, `cpu_lowering`: numba's compiler for the CPU, without what kernels do not need; `cuda_pipeline`: for GPUs;
+  `lowering`: what both share
 - `cache`: the folder on disk
 - `errors`: what a user reads when a policy cannot be compiled
 - `progress`: what a user sees while it compiles
