@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
+import types
 
 import numpy as np
 import pytest
+from numba.core import cgutils
 
 from posse.compile import CompileError, bind, compiled_mode, out_of_line
 
@@ -70,9 +73,30 @@ def look_up_both(index):
     return look_up(index) + look_up_in_own(index)
 
 
-def test_constants_are_found_from_both_ends():
+def test_constants_are_found_from_both_ends(monkeypatch, tmp_path):
+    made = []
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "posse.made", types.ModuleType("posse.made"))
+    keep = cgutils.global_constant
+    monkeypatch.setattr(cgutils, "global_constant", lambda *args: made.append(args[1]) or keep(*args))
     for index in (0, 1, 2, -1, -2, -3):
         assert bind(look_up_both)(index) == look_up_both(index)
+    assert "table" in made or not compiled_mode()
+
+
+def half(x):
+    return 0.5 * x
+
+
+def at_once(numbers):
+    total = 0.0
+    for number in map(half, numbers):
+        total += number
+    return total
+
+
+def test_numba_itself_may_call_a_function():
+    assert bind(at_once)((1.0, 2.0, 4.0)) == 3.5
 
 
 @pytest.mark.parametrize("small", [np.int64(2), np.float32(2.5), np.float64(-0.0), np.bool_(True)])
@@ -81,7 +105,7 @@ def test_the_least_the_greatest_and_whole_numbers_are_those_of_python(small, lar
     def choose(one, other, numbers):
         numbers[0], numbers[1], numbers[2] = min(one, other), max(one, other), min(other, one)
         numbers[3], numbers[4], numbers[5] = max(one, 1), max(2.5, other), int(one)
-        numbers[6], numbers[7] = min(one, other, 1), max(numbers[:3].size, 2)
+        numbers[6], numbers[7] = min(other, 4, 1), max(numbers[:3].size, 2)
 
     compiled, plain = np.zeros(8), np.zeros(8)
     bind(choose)(small, large, compiled)

@@ -16,6 +16,7 @@ from numba.core import cgutils, ir
 from numba.core.callconv import RETCODE_OK, CPUCallConv
 from numba.core.compiler_machinery import register_pass
 from numba.core.cpu import CPUContext
+from numba.core.imputils import user_function
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 from numba.cpython.builtins import do_minmax
@@ -33,7 +34,7 @@ DIRECT = (min, max, int)  # numba would compile a function of its own for each, 
 
 def direct_type(context: Any, function: Any, args: Any) -> Any:
     """The type of a call that becomes instructions; None if it is another call."""
-    numbers = all(isinstance(each, types.Number | types.Boolean) for each in args)
+    numbers = all(isinstance(each, types.Integer | types.Float | types.Boolean) for each in args)
     if function in (min, max) and numbers and len(args) == 2:
         return context.unify_types(*args)
     if function is int and numbers and len(args) == 1:
@@ -89,16 +90,17 @@ class KernelContext(CPUContext):
 
     def insert_function(self, key: Any, function: Any, library: Any) -> None:
         """Let functions call another one, and see whether it failed only if it can."""
+        looks = user_function(function, [library])
 
         def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if not isinstance(context, KernelContext):  # numba's own, as for `map` with a function of ours
+                return looks(context, builder, signature, args)
             callee = context.declare_function(builder.module, function)
             return context.call_conv.call_safely(builder, callee, function.restype, function.argtypes, args)
 
-        call.signature, call.libs = function.argtypes, (library,)  # type: ignore[attr-defined]
-        if library.raises or isinstance(function.restype, types.Optional):
-            self.insert_user_function(key, function, [library])
-        else:
-            self._defns[key].append(call, function.argtypes)
+        call.libs = (library,)  # type: ignore[attr-defined]
+        safe = not library.raises and not isinstance(function.restype, types.Optional)
+        self._defns[key].append(call if safe else looks, function.argtypes)
 
 
 class KernelLower(RecordLower, Lower):
@@ -144,9 +146,12 @@ class KernelLower(RecordLower, Lower):
         return super().lower_expr(resty, expr)
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
-        """Look a number up that is in a tuple of constants, as in a table. numba would make a case for each of them."""
+        """Look a number up that is in a tuple of constants, as in a table. numba would make a case for each of them.
+
+        As in arrays, nobody checks then whether the index is one of the tuple. So only posse's own functions get this.
+        """
         kind, at, made = self.typeof(value.name), self.typeof(index.name), self.definition(value)
-        own = self.func_ir.func_id.modname.startswith("posse.")  # those of others get an error if they miss it
+        own = self.func_ir.func_id.modname.startswith("posse.")
         constant = own and isinstance(kind, types.UniTuple) and isinstance(made, ir.Global | ir.FreeVar)
         if not (constant and isinstance(kind.dtype, types.Number) and isinstance(at, types.Integer)):
             return super().lower_getitem(resty, expr, value, index, signature)
