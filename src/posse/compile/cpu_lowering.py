@@ -24,16 +24,16 @@ from numba.np import arrayobj
 
 from posse.compile.lowering import RecordCalls, RecordLower, is_record, types
 
-# What LLVM may be told of a loop: one vector at a time; places left out at the end; the loop as it is, once.
-ONE_VECTOR = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 1)
-LEFT_OUT = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
-NO_COPIES = ("llvm.loop.unroll.disable",)
+# What LLVM may be told of a loop: do one vector at a time; mask the last vector, which is not full; do not unroll.
+NO_INTERLEAVING = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 1)
+MASKED_END = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
+NO_UNROLLING = ("llvm.loop.unroll.disable",)
 
 DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number
 
 
 def direct_type(context: Any, function: Any, args: Any) -> Any:
-    """The type of a call that becomes instructions; None if it is another call."""
+    """The type of `min`, `max` or `int` of plain numbers; None for any other call."""
     numbers = all(isinstance(each, types.Integer | types.Float | types.Boolean) for each in args)
     if function in (min, max) and numbers and len(args) == 2:
         return context.unify_types(*args)
@@ -45,8 +45,8 @@ def direct_type(context: Any, function: Any, args: Any) -> Any:
 class KernelCalls(RecordCalls, CPUCallConv):
     """How functions call each other on the CPU."""
 
-    def call_safely(self, builder: Any, callee: Any, kind: Any, kinds: Any, args: Any) -> Any:
-        """Call a function that cannot fail, so that nobody looks whether it did."""
+    def call_unchecked(self, builder: Any, callee: Any, kind: Any, kinds: Any, args: Any) -> Any:
+        """Call a function that cannot fail, without a look at its error code."""
         self.inlined = "alwaysinline" in callee.attributes
         with builder.goto_entry_block():
             place = builder.alloca(self._get_return_argument(callee.function_type).pointee)
@@ -55,9 +55,9 @@ class KernelCalls(RecordCalls, CPUCallConv):
         return self.context.get_returned_value(builder, kind, builder.load(place))
 
     def _return_errcode_raw(self, builder: Any, code: Any, *args: Any) -> None:
-        """Return from a function, and remember whether it may be with an error."""
+        """Return from a function, and remember if that is with an error."""
         if code is not RETCODE_OK:
-            self.context.active_code_library.raises = True
+            self.context.active_code_library.may_raise = True
         super()._return_errcode_raw(builder, code, *args)
 
 
@@ -69,7 +69,7 @@ class KernelContext(CPUContext):
         return KernelCalls(self)
 
     def get_function(self, fn: Any, sig: Any, *args: Any, **options: Any) -> Any:
-        """What a call becomes: for the least or greatest of two numbers, and a whole number, a few instructions."""
+        """What a call becomes. `min`, `max` and `int` of numbers become a few instructions."""
         key = fn.get_impl_key(sig) if isinstance(fn, types.Function) else fn
         if key not in DIRECT:
             return super().get_function(fn, sig, *args, **options)
@@ -89,18 +89,20 @@ class KernelContext(CPUContext):
         return super().mangler(f"{name}_{digest}", (), abi_tags=abi_tags, uid=uid)
 
     def insert_function(self, key: Any, function: Any, library: Any) -> None:
-        """Let functions call another one, and see whether it failed only if it can."""
-        looks = user_function(function, [library])
+        """Let other functions call this one. They look at its error code only if it may raise."""
+        checked = user_function(function, [library])
 
-        def call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if not isinstance(context, KernelContext):  # numba's own, as for `map` with a function of ours
-                return looks(context, builder, signature, args)
+        def unchecked(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if not isinstance(
+                context, KernelContext
+            ):  # numba compiles the caller by itself, as for `map(ours, numbers)`
+                return checked(context, builder, signature, args)
             callee = context.declare_function(builder.module, function)
-            return context.call_conv.call_safely(builder, callee, function.restype, function.argtypes, args)
+            return context.call_conv.call_unchecked(builder, callee, function.restype, function.argtypes, args)
 
-        call.libs = (library,)  # type: ignore[attr-defined]
-        safe = not library.raises and not isinstance(function.restype, types.Optional)
-        self._defns[key].append(call if safe else looks, function.argtypes)
+        unchecked.libs = (library,)  # type: ignore[attr-defined]
+        may_raise = library.may_raise or isinstance(function.restype, types.Optional)
+        self._defns[key].append(checked if may_raise else unchecked, function.argtypes)
 
 
 class KernelLower(RecordLower, Lower):
@@ -109,12 +111,16 @@ class KernelLower(RecordLower, Lower):
     def lower_inst(self, inst: Any) -> None:
         """Say in the jump that closes a loop what the compiler should make of it."""
         super().lower_inst(inst)
-        if isinstance(inst, ir.Jump) and self.blkmap[inst.target].instructions:  # it jumps back
+        if isinstance(inst, ir.Jump) and self.goes_back(inst):
             function = self.func_ir.func_id.func
             if hasattr(function, "masked"):
-                self.shape_loop(ONE_VECTOR, LEFT_OUT)
+                self.shape_loop(NO_INTERLEAVING, MASKED_END)
             elif hasattr(function, "out_of_line"):
-                self.shape_loop(ONE_VECTOR, NO_COPIES)
+                self.shape_loop(NO_INTERLEAVING, NO_UNROLLING)
+
+    def goes_back(self, jump: Any) -> bool:
+        """Whether a jump leads to a block that is already there, the begin of a loop."""
+        return bool(self.blkmap[jump.target].instructions)
 
     def shape_loop(self, *wanted: Any) -> None:
         """Give the loop that the last jump closes these options."""
@@ -125,30 +131,38 @@ class KernelLower(RecordLower, Lower):
         self.builder.block.terminator.set_metadata("llvm.loop", loop)
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
-        """Count in few instructions, and take what comes from a counter directly."""
+        """Lower a loop over a range without a division by its step, and without a branch in each turn."""
         if expr.op not in ("getiter", "iternext", "pair_first", "pair_second"):
             return super().lower_expr(resty, expr)
-        builder, given, kind = self.builder, expr.value, self.typeof(expr.value.name)
+        given, kind = expr.value, self.typeof(expr.value.name)
         if isinstance(kind, types.Pair):
-            return builder.extract_value(self.loadvar(given.name), 0 if expr.op == "pair_first" else 1)
+            return self.builder.extract_value(self.loadvar(given.name), 0 if expr.op == "pair_first" else 1)
         if isinstance(kind, types.RangeType) and expr.op == "getiter" and self.counts_by_one(given):
-            start, stop, step = cgutils.unpack_tuple(builder, self.loadvar(given.name), 3)
-            number = cgutils.alloca_once_value(builder, start)
-            left = cgutils.alloca_once_value(builder, builder.sub(stop, start))
-            return cgutils.make_anonymous_struct(builder, [number, stop, step, left])
+            return self.begin_counting(self.loadvar(given.name))
         if isinstance(kind, types.RangeIteratorType) and expr.op == "iternext":
-            place, _, step, left = cgutils.unpack_tuple(builder, self.loadvar(given.name), 4)
-            number, more = builder.load(place), builder.load(left)
-            builder.store(builder.add(number, step), place)
-            builder.store(builder.sub(more, more.type(1)), left)
-            goes_on = builder.icmp_signed(">", more, more.type(0))
-            return cgutils.make_anonymous_struct(builder, [number, goes_on])
+            return self.count_on(self.loadvar(given.name))
         return super().lower_expr(resty, expr)
 
-    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
-        """Look a number up that is in a tuple of constants, as in a table. numba would make a case for each of them.
+    def begin_counting(self, numbers: Any) -> Any:
+        """numba's iterator over a range, which counts by one."""
+        start, stop, step = cgutils.unpack_tuple(self.builder, numbers, 3)
+        number = cgutils.alloca_once_value(self.builder, start)
+        left = cgutils.alloca_once_value(self.builder, self.builder.sub(stop, start))
+        return cgutils.make_anonymous_struct(self.builder, [number, stop, step, left])
 
-        As in arrays, nobody checks then whether the index is one of the tuple. So only posse's own functions get this.
+    def count_on(self, iterator: Any) -> Any:
+        """The next number of an iterator over a range, and whether there is one."""
+        builder = self.builder
+        place, _, step, left = cgutils.unpack_tuple(builder, iterator, 4)
+        number, more = builder.load(place), builder.load(left)
+        builder.store(builder.add(number, step), place)
+        builder.store(builder.sub(more, more.type(1)), left)
+        return cgutils.make_anonymous_struct(builder, [number, builder.icmp_signed(">", more, more.type(0))])
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        """Look up a number in a tuple of constants as in a table. numba would make a branch for each of them.
+
+        As in arrays, the index is not checked. So only posse's own functions get this.
         """
         kind, at, made = self.typeof(value.name), self.typeof(index.name), self.definition(value)
         own = self.func_ir.func_id.modname.startswith("posse.")

@@ -30,7 +30,7 @@ class CalleeLibrary(JITCodeLibrary):
     """The code of a function that only other compiled functions call, as the frontend made it."""
 
     _shared_module: Any
-    raises = False  # whether it may
+    may_raise = False  # set by `KernelCalls` where the function returns an error
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Leave it as it is, but say how data lies in memory."""
@@ -83,7 +83,10 @@ class EntryLibrary(JITCodeLibrary):
 
 
 def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
-    """numba's way to find the types of a call of one of its functions, with a memory for kernels."""
+    """numba's way to find the types of a call of one of its functions, with a memory for kernels.
+
+    It replaces numba's own in the whole process. Code that is not posse's takes the way it took before.
+    """
 
     def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
         known = getattr(context, "known", None)
@@ -92,7 +95,7 @@ def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
         found = known.get((function, args))
         if found is None:
             found = find_in_tables(function, context, args) or find(function, context, args, kws)
-            # What numba has in Python is compiled with the options of its caller, and so looked up each time.
+            # What numba wrote in Python depends on the options of its caller, and so is looked up each time.
             if function.get_impl_key(found) == function.typing_key:
                 known[function, args] = found
         return found
@@ -101,15 +104,18 @@ def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_in_tables(function: Any, context: Any, args: Any) -> Any:
-    """The types of a call with numbers, if they are known. numba makes its ways one by one to try each."""
+    """The types of a call with numbers, if a table has them. numba would make all of its templates to try each.
+
+    In lowering, numba finds the code of a call by the template that its types came from; so that is noted too.
+    """
     plain = tuple(map(types.unliteral, args))
     if context.direct and function.typing_key in DIRECT:
         kind = direct_type(context, function.typing_key, plain)
         if kind is not None:
             function._impl_keys[plain] = function.typing_key
             return typing.signature(kind, *plain)
-    known_now = all(isinstance(each, types.Literal) for each in args)
-    if all(isinstance(each, types.Number) for each in args) and not known_now:
+    all_literal = all(isinstance(each, types.Literal) for each in args)
+    if all(isinstance(each, types.Number) for each in args) and not all_literal:
         for template in function.templates:
             if hasattr(template, "cases"):
                 found = template(context).apply(plain, {})
@@ -123,7 +129,10 @@ BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)  # type:
 
 
 def shorten(run: Callable[..., None]) -> Callable[..., None]:
-    """numba's step after every change of a function, without what only generators and Python objects need."""
+    """numba's step after every change of a function, without what only generators and Python objects need.
+
+    It replaces numba's own too. Functions that are not posse's take all of it.
+    """
 
     def run_(step: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
         function = step.func_ir
@@ -198,8 +207,8 @@ class CalleeCompiler(KernelCompiler):
 
 
 @contextlib.contextmanager
-def garbage_left() -> Iterator[None]:
-    """Look for no garbage meanwhile. There is little, among millions of objects that are still needed."""
+def no_garbage_collection() -> Iterator[None]:
+    """Switch it off meanwhile. There is little garbage, and there are millions of objects to look through."""
     looked = gc.isenabled()
     gc.disable()
     try:
@@ -216,7 +225,7 @@ class EntryCompiler(KernelCompiler):
         """Compile a kernel, and connect the functions in it with their environments, as numba does for cached ones."""
         self.state.library = EntryLibrary(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
-        with garbage_left():
+        with no_garbage_collection():
             result = super().compile_extra(func)
         for environment in result._find_referenced_environments():
             result.library.codegen.set_env(environment.env_name, environment)
