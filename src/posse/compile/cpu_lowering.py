@@ -93,9 +93,8 @@ class KernelContext(CPUContext):
         checked = user_function(function, [library])
 
         def unchecked(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if not isinstance(
-                context, KernelContext
-            ):  # numba compiles the caller by itself, as for `map(ours, numbers)`
+            # numba compiles some callers by itself, as for `map(ours, numbers)`.
+            if not isinstance(context, KernelContext):
                 return checked(context, builder, signature, args)
             callee = context.declare_function(builder.module, function)
             return context.call_conv.call_unchecked(builder, callee, function.restype, function.argtypes, args)
