@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import sys
 import types
 
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 from numba.core import cgutils
 
-from posse.compile import CompileError, bind, compiled_mode, out_of_line
+from posse.compile import CompileError, bind, compiled_mode, independent, masked, out_of_line
+from posse.compile.cpu_lowering import KernelLower
 
 FLOATS = (0.25, -1.5, 4.0, 1e300)
 WHOLE = (3, -7, 2**40)
@@ -82,6 +84,64 @@ def test_constants_are_found_from_both_ends(monkeypatch, tmp_path):
     for index in (0, 1, 2, -1, -2, -3):
         assert bind(look_up_both)(index) == look_up_both(index)
     assert "table" in made or not compiled_mode()
+
+
+def in_order(numbers):
+    for place in range(1, numbers.size):
+        numbers[place] += numbers[place - 1]
+
+
+@independent
+def in_any_order(numbers):
+    for place in range(numbers.size):
+        numbers[place] = 2.0 * numbers[place]
+
+
+@masked
+def few(numbers):
+    for place in range(numbers.size):
+        numbers[place] = 1.0 / numbers[place]
+
+
+@out_of_line
+def rarely(numbers):
+    for place in range(numbers.size):
+        numbers[place] += 1.0
+
+
+def all_loops(numbers):
+    in_order(numbers)
+    in_any_order(numbers)
+    few(numbers)
+    rarely(numbers)
+
+
+MARKS = {  # what LLVM is told of the loops
+    "in_order": set(),
+    "in_any_order": {"interleave.count", "parallel_accesses"},
+    "few": {"interleave.count", "parallel_accesses", "vectorize.predicate.enable"},
+    "rarely": {"interleave.count", "unroll.disable"},
+    "all_loops": set(),
+}
+
+
+@pytest.mark.skipif(not compiled_mode(), reason="nothing is compiled")
+def test_each_mark_says_what_may_be_made_of_a_loop(monkeypatch, tmp_path):
+    found, in_any_order = {}, []
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    keep = KernelLower.lower_function_body
+
+    def lower(self):
+        entry, name, code = keep(self), self.func_ir.func_id.func.__name__, str(self.module)
+        found[name] = set(re.findall(r"llvm\.loop\.([a-z._]+)", code))
+        accesses = re.findall(r"^ *(?:%\S+ = load|store) .*", code, re.MULTILINE)
+        in_any_order.extend([name] if all("!llvm.access.group" in each for each in accesses) else [])
+        return entry
+
+    monkeypatch.setattr(KernelLower, "lower_function_body", lower)
+    bind(all_loops)(np.ones(3))
+    assert found == MARKS
+    assert sorted(in_any_order) == ["few", "in_any_order"]
 
 
 def half(x):

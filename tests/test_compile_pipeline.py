@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from posse.compile import bind, masked, out_of_line
+from posse.compile import bind, independent, masked, out_of_line
 from posse.simulation.kernel import Measures
 
 
@@ -109,26 +109,45 @@ def divide(numbers, counts, rough, few):
     return wrong
 
 
-@masked
 def pass_on(table, few):
     for row in range(2):
         for place in range(few):
             table[row, place + 1] = table[row, place] + table[1 - row, place + 1]
 
 
-def divide_and_pass_on(numbers, counts, rough, table, few):
+@independent
+def collect(table, places, counts, found, few):
+    largest = 0.0
+    for number in range(few):
+        place = places[number]
+        total = 0.0
+        for power in range(place % 3):
+            total += (0.5, 2.0, table[1, place])[power] * table[1, place]
+        table[0, place] = math.sqrt(counts[place] / (total + 1.0))
+        found[number] = tabled(place)
+        largest = max(largest, table[0, place])
+    return largest
+
+
+@out_of_line
+def tabled(place):
+    return (3.0, 5.0, 7.0, 11.0)[place % 4]
+
+
+def in_turns_and_at_once(numbers, counts, rough, table, places, found, few):
     wrong = divide(numbers, counts, rough, few)
     pass_on(table, few)
-    return wrong + divide(numbers[1:], counts, rough, few)
+    return wrong + divide(numbers[1:], counts, rough, few) + collect(table, places, counts, found, few)
 
 
 @pytest.mark.parametrize("few", [0, 1, 7, 8, 9, 20, 33])
-def test_masked_loops_take_every_number_once_and_no_other(few):
+def test_loops_in_vectors_take_every_number_once_and_no_other(few):
     def arguments():
         numbers, counts = np.linspace(0.1, 5.0, 40), np.arange(1, 41)
-        return numbers, counts, np.zeros(40, np.float32), np.sqrt(np.arange(80.0)).reshape(2, 40), few
+        table, each_twice = np.sqrt(np.arange(80.0)).reshape(2, 40), np.arange(40)[::-1] // 2
+        return numbers, counts, np.zeros(40, np.float32), table, each_twice, np.zeros(40), few
 
     compiled, plain = arguments(), arguments()
-    assert bind(divide_and_pass_on)(*compiled) == divide_and_pass_on(*plain)
+    assert bind(in_turns_and_at_once)(*compiled) == in_turns_and_at_once(*plain)
     for one, other in zip(compiled[:-1], plain[:-1], strict=True):
         assert one.tolist() == other.tolist()

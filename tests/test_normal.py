@@ -188,7 +188,7 @@ def arrays(table):
     center, scale, half, middle, last = zip(*table, strict=True)
     arms = len(table)
     rows = 2 * WIDTH * picking.arms_in_pairs(arms)
-    rough, bounds = np.zeros(rows, np.float32), np.zeros(rows + picking.LANES, np.float32)
+    rough, bounds = np.zeros(rows, np.float32), np.zeros(rows + picking.DRAWN, np.float32)
     rough[:: 2 * WIDTH] = picking.LOWEST
     words = np.zeros(WIDTH * (2 + arms // 2), np.uint32)
     for arm in range(arms):

@@ -96,8 +96,13 @@ def family(rewards: Family | str) -> Family:
 def draw_reward(code, parameter, mean, first, player, round_, key):
     """A reward in grid steps, from the round's first word and, for Beta, further words of its own."""
     if code == BERNOULLI:
-        return int(first < mean * 4294967296.0) * GRID
+        return draw_bernoulli(mean, first)
     return draw_other(code, parameter, mean, first, player, round_, key)
+
+
+def draw_bernoulli(mean, first):
+    """0 or 1 in grid steps, from the round's first word."""
+    return int(first < mean * 4294967296.0) * GRID
 
 
 @out_of_line
@@ -112,7 +117,7 @@ def draw_other(code, parameter, mean, first, player, round_, key):
         usual = min(parameter, mean)
         return GRID if first < (mean - usual) / (1.0 - usual) * 4294967296.0 else int(usual * GRID + 0.5)
     if code == ONE_NOISY and player == 0:
-        return int(first < mean * 4294967296.0) * GRID
+        return draw_bernoulli(mean, first)
     success = log_gamma_draw(mean * parameter, 0, player, round_, key)
     failure = log_gamma_draw((1.0 - mean) * parameter, 1, player, round_, key)
     return int(GRID / (1.0 + math.exp(min(failure - success, 700.0))) + 0.5)

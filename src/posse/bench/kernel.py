@@ -75,7 +75,7 @@ def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Ma
 def draw_only(words: Any, players: Any, rounds: Any, times: int, key: Any) -> None:
     """Draw the random words of these places so many times, and do nothing else."""
     for _ in range(times):
-        draw_words(words, players, rounds, key)
+        draw_words(words, players, rounds, players.size, key)
 
 
 _compiled = functools.cache(bind)

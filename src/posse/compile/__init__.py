@@ -21,7 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from posse.compile.source import source_digest
-from posse.compile.walk import Walk, fused, masked, out_of_line
+from posse.compile.walk import Walk, fused, independent, masked, out_of_line
 
 if TYPE_CHECKING:
     from posse.compile.cpu import bind, bind_all, compiled_mode
@@ -42,6 +42,7 @@ __all__ = [
     "bind_cuda",
     "compiled_mode",
     "fused",
+    "independent",
     "launching",
     "masked",
     "out_of_line",

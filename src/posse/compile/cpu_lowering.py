@@ -6,12 +6,14 @@ them are left in the end.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 from typing import Any
 
 from llvmlite import ir as llvm
-from llvmlite.ir.instructions import LoadInstr, StoreInstr
+from llvmlite.binding import llvm_version_info
+from llvmlite.ir.instructions import CallInstr, LoadInstr, StoreInstr
 from numba.core import cgutils, ir
 from numba.core.callconv import RETCODE_OK, CPUCallConv
 from numba.core.compiler_machinery import register_pass
@@ -28,6 +30,9 @@ from posse.compile.lowering import RecordCalls, RecordLower, is_record, types
 NO_INTERLEAVING = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 1)
 MASKED_END = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
 NO_UNROLLING = ("llvm.loop.unroll.disable",)
+
+# What is apart in memory is then read and written one by one, for which these processors need no more time.
+ONE_BY_ONE = ",+prefer-no-gather,+prefer-no-scatter"
 
 DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number
 
@@ -104,16 +109,44 @@ class KernelContext(CPUContext):
         self._defns[key].append(checked if may_raise else unchecked, function.argtypes)
 
 
+class AccessGroup(llvm.values.MDValue):
+    """A name for what a function reads and writes."""
+
+    def descr(self, buf: Any) -> None:
+        """Write it in LLVM's form."""
+        buf += ("distinct !{ }", "\n")
+
+
 class KernelLower(RecordLower, Lower):
     """The step to LLVM's form for the CPU, with what its vectors need."""
+
+    @functools.cached_property
+    def group(self) -> AccessGroup:
+        """What turns of this function's loops read and write, and do not wait for."""
+        return AccessGroup(self.module, (), name=str(len(self.module.metadata)))
+
+    def lower_function_body(self) -> Any:
+        """Say how data apart from each other is read, and which reads and writes loops need not wait for."""
+        entry, function = super().lower_function_body(), self.func_ir.func_id.func
+        attributes = self.function.attributes
+        if not self.fndesc.inline and "x86_64" in self.module.triple and llvm_version_info >= (17,):
+            features = self.context.codegen()._tm_features + ONE_BY_ONE
+            set.add(attributes, f'"target-features"="{features}"')  # llvmlite knows only attributes without a value
+        if hasattr(function, "independent"):
+            for block in self.function.blocks:
+                for each in block.instructions:
+                    if isinstance(each, LoadInstr | StoreInstr | CallInstr):
+                        each.set_metadata("llvm.access.group", self.group)
+        return entry
 
     def lower_inst(self, inst: Any) -> None:
         """Say in the jump that closes a loop what the compiler should make of it."""
         super().lower_inst(inst)
         if isinstance(inst, ir.Jump) and self.goes_back(inst):
             function = self.func_ir.func_id.func
-            if hasattr(function, "masked"):
-                self.shape_loop(NO_INTERLEAVING, MASKED_END)
+            if hasattr(function, "independent"):
+                end = [MASKED_END] if hasattr(function, "masked") else []
+                self.shape_loop(NO_INTERLEAVING, ("llvm.loop.parallel_accesses", self.group), *end)
             elif hasattr(function, "out_of_line"):
                 self.shape_loop(NO_INTERLEAVING, NO_UNROLLING)
 

@@ -33,14 +33,23 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def independent(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function with loops in which no turn reads what another one writes, so that vectors take several at once.
+
+    Two turns may write to the same place only if they write the same number.
+    """
+    vars(function)["independent"] = True
+    return function
+
+
 def masked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function with a loop over few numbers that do not depend on each other.
+    """Mark a function as `independent`, with loops of few and slow turns.
 
     The last of them, too few for a whole vector, are then taken at once, by a vector in which places are left out.
-    Otherwise they are taken one by one, which takes as long as all others.
+    Otherwise they are taken one by one, which may take as long as all others.
     """
     vars(function)["masked"] = True
-    return function
+    return independent(function)
 
 
 class Walk:
@@ -142,7 +151,8 @@ class CodeDigest:
         """Note a function's code, and what its names stand for."""
         used = sorted({name for code in with_inner(function.__code__) for name in code.co_names})
         self._add(self.spell(function))
-        self._add(", ".join(f"{mark} {hasattr(function, mark)}" for mark in ("out_of_line", "fused", "masked")))
+        marks = ("out_of_line", "fused", "independent", "masked")
+        self._add(", ".join(f"{mark} {hasattr(function, mark)}" for mark in marks))
         for values in named_values(function, self.names, self.homes):
             for name, value in values.items():
                 self._note(name, value, used)

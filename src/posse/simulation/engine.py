@@ -16,7 +16,7 @@ from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation import kernel
 from posse.simulation.feedback import AT_ONCE, Feedback
-from posse.simulation.pick import LANES, LOWEST, WIDTH, arms_in_pairs
+from posse.simulation.pick import DRAWN, LANES, LOWEST, WIDTH, arms_in_pairs, whole_vectors
 from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
@@ -60,7 +60,7 @@ Shapes = dict[str, tuple[type, tuple[int, ...]]]
 def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) -> Shapes:
     """Type and shape of what a run has beside what the policy knows."""
     place = np.uint64  # looks up others: a signed number might count from the end, which every look-up would pay for
-    ahead = max(players, WIDTH)
+    ahead = whole_vectors(max(players, WIDTH), LANES)
     blocks = (arms + 9) // 8 if policy.randomised and policy.law is not Law.BETA else 1  # of four random words
     rows = 2 * arms_in_pairs(arms) * WIDTH if policy.law is Law.NORMAL else 0
     return {
@@ -74,7 +74,7 @@ def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) 
         "arms": (place, (players,)),
         "rewards": (np.int64, (players,)),
         "words": (np.uint32, (4 * blocks * WIDTH,)),
-        "bounds": (np.float32, (rows + LANES,)),
+        "bounds": (np.float32, (rows + DRAWN,)),
         "rough": (np.float32, ((-(-players // WIDTH) + 1) * rows,)),
         "top": (np.float32, (4 * WIDTH,)),
         "beta_words": (np.int64, (4, arms if policy.law is Law.BETA else 0)),

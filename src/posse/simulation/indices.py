@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from posse.compile import masked, out_of_line
+from posse.compile import independent, masked, out_of_line
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, copy_own, expected_at, index_of, own_of, player_of
 from posse.policies.state import see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
@@ -77,6 +77,26 @@ def form_side_by_side(state, run, arm, first, count, shared, log_T, constants):
     for lane in range(count):
         player, at = np.uint64(first + lane), place + np.uint64(lane)
         some_large |= form(state, run, arm, player, at, shared, log_T, constants)
+    return some_large
+
+
+def evaluate_pairs(state, run, players, arms, count, log_T, constants):
+    """Form the centers and scales of so many pairs, from what is shared at this moment; return whether one is NaN."""
+    wrong = False
+    some_large = form_pairs(state, run, players, arms, count, log_T, constants)
+    for place in range(count if some_large else 0):
+        wrong |= check_large(run, arms[place], players[place])
+    return wrong
+
+
+@independent
+def form_pairs(state, run, players, arms, count, log_T, constants):
+    """Form the centers and scales of so many pairs; return whether any need `check_large`."""
+    some_large = False
+    for number in range(count):
+        player, arm = players[number], arms[number]
+        place = rough_place(arm, player, run.center.shape[0])
+        some_large |= form(state, run, arm, player, place, shared_now(state, arm), log_T, constants)
     return some_large
 
 

@@ -18,13 +18,13 @@ from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import ALL, PULLED, count_reward, fade, fades_at, share_everything, share_round, shared_now
 from posse.policies.statistics import COUNT, STEPS, SUM
-from posse.rewards import draw_reward
+from posse.rewards import BERNOULLI, draw_bernoulli, draw_other
 from posse.schedule import CONCURRENT, activate
 from posse.simulation.indices import (
-    evaluate,
     evaluate_all,
     evaluate_arm,
     evaluate_as_seen,
+    evaluate_pairs,
     evaluate_pulled,
     evaluate_rarely,
 )
@@ -193,13 +193,9 @@ def play(state, run, environment, participation, constants, key, clock, first, l
             if looks and look(state, run, active, concurrent, t, clock.anytime, log_T, constants):
                 return -1
             choose(state, run, begin, end, run.begins[ahead], t, key)  # 3. which arms they pull; draws `chances` too
-            for place in range(count):  # 4. what that earns
-                player, arm = active[place], run.arms[place]
-                mean, chance = environment.means[player, arm], chances[place]
-                reward = draw_reward(environment.family, environment.parameter, mean, chance, player, t, key)
-                run.rewards[place] = reward
-                if not TIMED:
-                    count_reward(state, arm, player, reward, t)
+            earn(run, environment, active, chances, t, key)  # 4. what that earns
+            for place in range(0 if TIMED else count):
+                count_reward(state, run.arms[place], active[place], run.rewards[place], t)
 
             players, pulled, arrived = active, run.arms, count
             if TIMED:
@@ -211,6 +207,16 @@ def play(state, run, environment, participation, constants, key, clock, first, l
                 return -1
         first += ahead
     return count
+
+
+def earn(run, environment, active, chances, t, key):
+    """Draw the reward of each active player."""
+    family, parameter = environment.family, environment.parameter
+    for place in range(active.size if family == BERNOULLI else 0):
+        run.rewards[place] = draw_bernoulli(environment.means[active[place], run.arms[place]], chances[place])
+    for place in range(active.size if family != BERNOULLI else 0):
+        player, mean = active[place], environment.means[active[place], run.arms[place]]
+        run.rewards[place] = draw_other(family, parameter, mean, chances[place], player, t, key)
 
 
 def activate_ahead(run, participation, first, last, key):
@@ -241,12 +247,12 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
         wrong = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
         wrong = evaluate_pulled(state, run, log_T, constants)
-    elif SCHEDULED or (AT_OWN_PULL and not anytime):
+    elif AT_OWN_PULL and not anytime:
+        wrong = evaluate_pairs(state, run, players, arms, count, log_T, constants)
+    elif SCHEDULED:
         for place in range(count):
             player, arm = players[place], arms[place]
-            if not SCHEDULED:
-                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
-            elif counts_at_once(state.statistics[COUNT][arm, player]):
+            if counts_at_once(state.statistics[COUNT][arm, player]):
                 wrong |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong
 
@@ -340,9 +346,10 @@ def choose(state, run, begin, end, places, t, key):
             pick(*tables, players, arms, t, key)
 
 
+@out_of_line
 def draw(run, start, stop, key):
     """Draw the random words of some places, and bound what arms draw with them."""
-    draw_words(run.words, run.active[start:stop], run.rounds[start:stop], key)
+    draw_words(run.words, run.active[start:], run.rounds[start:], stop - start, key)
     chances = run.chances[start:stop]
     for place in range(stop - start):
         chances[place] = run.words[place]

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from posse.compile import fused, out_of_line
+from posse.compile import fused, independent, out_of_line
 from posse.normal import bounds_of, normal
 from posse.policies.bound import RANDOMISED
 from posse.streams import DRAW, REFINE, block
@@ -22,7 +22,8 @@ BOUND_FOR_EACH_POLICY = True
 
 WIDTH = 128
 ROW, TWO_ROWS, THREE_ROWS = np.uint64(WIDTH), np.uint64(2 * WIDTH), np.uint64(3 * WIDTH)
-LANES = 16  # places are taken in so many at once, whether they are in use or not
+LANES = 8  # a pick takes so many places at once, whether they are in use or not
+DRAWN = 16  # so many draws are bounded at once
 
 LOWEST = np.float32(-3e38)
 FAR = np.float32(3e38)  # stands for a center that is not below NEAR, or has such a scale: it may win or not
@@ -37,9 +38,9 @@ def arms_in_pairs(arms):
     return (arms + 1) // 2 * 2
 
 
-def whole_vectors(count):
+def whole_vectors(count, lanes):
     """How many places are taken for so many."""
-    return (count + LANES - 1) // LANES * LANES
+    return (count + lanes - 1) // lanes * lanes
 
 
 def rough_place(arm, player, arms):
@@ -66,11 +67,14 @@ def put_rough(rough, place, center, scale):
     rough[place], rough[place + ROW] = center, scale
 
 
-def draw_words(words, players, rounds, key):
-    """The random words of these places, a row for each: the first for the reward, each other for two arms."""
+def draw_words(words, players, rounds, count, key):
+    """The random words of so many places, a row for each: the first for the reward, each other for two arms.
+
+    To fill whole vectors, words of a few places that follow are drawn too. Nobody reads those.
+    """
     for number in range(words.size // (4 * WIDTH)):
         row = np.uint64(4 * WIDTH * number)
-        for lane in range(players.size):
+        for lane in range(whole_vectors(count, LANES)):
             place = row + np.uint64(lane)
             w0, w1, w2, w3 = block(number, players[lane], rounds[lane], DRAW, key)
             words[place] = w0
@@ -79,19 +83,20 @@ def draw_words(words, players, rounds, key):
             words[place + THREE_ROWS] = w3
 
 
+@independent
 def bound_draws(words, bounds, count, arms):
     """Lower and upper bounds of every arm's draws in so many places, two rows for each arm, from the words."""
-    lanes = whole_vectors(count)
+    lanes = whole_vectors(count, DRAWN)
     for pair in range(arms_in_pairs(arms) // 2):
         word, bound = np.uint64(WIDTH * (pair + 1)), np.uint64(4 * WIDTH * pair)
         for lane in range(lanes):
             at = bound + np.uint64(lane)
             bounds[at], bounds[at + ROW] = bounds_of(words[word + np.uint64(lane)] & LOWER_HALF)
-        for lane in range(lanes):
-            at = bound + TWO_ROWS + np.uint64(lane)
+            at = at + TWO_ROWS
             bounds[at], bounds[at + ROW] = bounds_of(words[word + np.uint64(lane)] >> UPPER_HALF)
 
 
+@independent
 def bound_indices(rough, tile, bounds, column, top, lanes, arms):
     """Fill the rows of `top`: the largest lower bound of an index, the two largest upper ones, whose the first is."""
     for lane in range(lanes):
@@ -127,7 +132,7 @@ def is_open(floor, second):
 def pick(rough, tile, words, bounds, column, top, center, scale, players, arms, t, key):
     """Write the arm with the largest index for each of these players into `arms`, by bounds where they decide."""
     count = center.shape[0]
-    bound_indices(rough, tile, bounds, column, top, whole_vectors(players.size), count)
+    bound_indices(rough, tile, bounds, column, top, whole_vectors(players.size, LANES), count)
     some_open = False
     for lane in range(players.size):
         place = np.uint64(lane)
