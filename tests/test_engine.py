@@ -12,7 +12,7 @@ import posse
 from by_name import call
 from posse import IndTS, Problem, RobustAggTS
 from posse.rewards import GRID
-from posse.schedule import Concurrent, Random, Sequential
+from posse.schedule import Concurrent, Fixed, Random, Schedule, Sequential
 from posse.simulation import engine
 from posse.simulation.engine import PolicyRun
 from posse.simulation.pick import WIDTH
@@ -67,7 +67,7 @@ class TestFarAlong:
             assert np.array_equal(state.statistics[:2], [pulls, sums])
             if policy.contribution is None:
                 assert state.totals.tolist() == [pulls.sum(axis=1).tolist(), sums.sum(axis=1).tolist()]
-            run.settle()
+            run.refresh_all()
             for place, player in enumerate(played.active[:4]):
                 arm = played.arms[place]
                 expected = self.expected_index(policy, state, player, arm)
@@ -98,8 +98,20 @@ class TestFarAlong:
             run.advance(MAX_ROUND)
 
 
-@pytest.mark.parametrize("schedule", [Concurrent(), Sequential(), Random(0.1), Random(0.7)], ids=str)
-@pytest.mark.parametrize("players", [3, 20, WIDTH, WIDTH + 3, 2 * WIDTH + 40])
+class FewThenAll(Schedule):
+    """A schedule for any number of players: three of them, or one, in every other round, and then all."""
+
+    def participation(self, players, horizon):
+        shown = np.ones((horizon, players), bool)
+        shown[::4, 3:] = shown[2::4, 1:] = False
+        return Fixed(shown).participation(players, horizon)
+
+    def __str__(self):
+        return "few, then all"
+
+
+@pytest.mark.parametrize("schedule", [Concurrent(), Sequential(), Random(0.1), Random(0.7), FewThenAll()], ids=str)
+@pytest.mark.parametrize("players", [3, 20, WIDTH, WIDTH + 1, WIDTH + 3, 2 * WIDTH + 40])
 class TestRoundsAhead:
     """Who is active and what they draw is written for several rounds at once, or for parts of a round."""
 

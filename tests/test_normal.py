@@ -187,14 +187,14 @@ def arrays(table):
     """One player's table [arm] of (center, scale, half, middle, last), as the arguments of `pick`."""
     center, scale, half, middle, last = zip(*table, strict=True)
     arms = len(table)
-    rows = 2 * WIDTH * picking.arms_in_pairs(arms)
-    rough, bounds = np.zeros(rows, np.float32), np.zeros(rows + picking.DRAWN, np.float32)
+    rows = 2 * WIDTH * picking.even_arms(arms)
+    rough, bounds = np.zeros(rows, np.float32), np.zeros(rows + picking.DRAW_LANES, np.float32)
     rough[:: 2 * WIDTH] = picking.LOWEST
     words = np.zeros(WIDTH * (2 + arms // 2), np.uint32)
     for arm in range(arms):
         near = max(abs(center[arm]), scale[arm]) <= float(picking.NEAR)
         given = (center[arm], scale[arm]) if near else (picking.FAR, 0.0)  # as the kernel does
-        picking.put_rough(rough, picking.rough_place(arm, 0, arms), *given)
+        picking.put_rough(rough, picking.rough_at(arm, 0, arms), *given)
         words[WIDTH * (1 + arm // 2)] |= half[arm] << 16 * (arm % 2)
     BOUND_DRAWS(words, bounds, 1, arms)
     columns = np.array(center, float)[:, None], np.array(scale, float)[:, None]

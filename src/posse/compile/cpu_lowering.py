@@ -31,7 +31,7 @@ NO_INTERLEAVING = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 
 MASKED_END = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
 NO_UNROLLING = ("llvm.loop.unroll.disable",)
 
-# What is apart in memory is then read and written one by one, for which these processors need no more time.
+# Vectors then read and write numbers that lie apart in memory one by one. The instructions for that are no faster.
 ONE_BY_ONE = ",+prefer-no-gather,+prefer-no-scatter"
 
 DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number
@@ -54,10 +54,10 @@ class KernelCalls(RecordCalls, CPUCallConv):
         """Call a function that cannot fail, without a look at its error code."""
         self.inlined = "alwaysinline" in callee.attributes
         with builder.goto_entry_block():
-            place = builder.alloca(self._get_return_argument(callee.function_type).pointee)
+            pointer = builder.alloca(self._get_return_argument(callee.function_type).pointee)
         error = self._get_excinfo_argument(builder.function)
-        builder.call(callee, [place, error, *self._get_arg_packer(kinds).as_arguments(builder, args)])
-        return self.context.get_returned_value(builder, kind, builder.load(place))
+        builder.call(callee, [pointer, error, *self._get_arg_packer(kinds).as_arguments(builder, args)])
+        return self.context.get_returned_value(builder, kind, builder.load(pointer))
 
     def _return_errcode_raw(self, builder: Any, code: Any, *args: Any) -> None:
         """Return from a function, and remember if that is with an error."""
@@ -110,7 +110,7 @@ class KernelContext(CPUContext):
 
 
 class AccessGroup(llvm.values.MDValue):
-    """A name for what a function reads and writes."""
+    """What LLVM calls an access group: reads and writes that its other marks can speak of together."""
 
     def descr(self, buf: Any) -> None:
         """Write it in LLVM's form."""
@@ -122,11 +122,11 @@ class KernelLower(RecordLower, Lower):
 
     @functools.cached_property
     def group(self) -> AccessGroup:
-        """What turns of this function's loops read and write, and do not wait for."""
+        """What this function reads and writes. No iteration of its loops waits for another one's."""
         return AccessGroup(self.module, (), name=str(len(self.module.metadata)))
 
     def lower_function_body(self) -> Any:
-        """Say how data apart from each other is read, and which reads and writes loops need not wait for."""
+        """Mark the function: how it reads numbers that lie apart, and which reads and writes need not wait."""
         entry, function = super().lower_function_body(), self.func_ir.func_id.func
         attributes = self.function.attributes
         if not self.fndesc.inline and "x86_64" in self.module.triple and llvm_version_info >= (17,):
@@ -151,7 +151,7 @@ class KernelLower(RecordLower, Lower):
                 self.shape_loop(NO_INTERLEAVING, NO_UNROLLING)
 
     def goes_back(self, jump: Any) -> bool:
-        """Whether a jump leads to a block that is already there, the begin of a loop."""
+        """Whether a jump leads to a block that is already there, the head of a loop."""
         return bool(self.blkmap[jump.target].instructions)
 
     def shape_loop(self, *wanted: Any) -> None:
@@ -163,7 +163,7 @@ class KernelLower(RecordLower, Lower):
         self.builder.block.terminator.set_metadata("llvm.loop", loop)
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
-        """Lower a loop over a range without a division by its step, and without a branch in each turn."""
+        """Lower a loop over a range without a division by its step, and without a branch in each iteration."""
         if expr.op not in ("getiter", "iternext", "pair_first", "pair_second"):
             return super().lower_expr(resty, expr)
         given, kind = expr.value, self.typeof(expr.value.name)
@@ -185,11 +185,12 @@ class KernelLower(RecordLower, Lower):
     def count_on(self, iterator: Any) -> Any:
         """The next number of an iterator over a range, and whether there is one."""
         builder = self.builder
-        place, _, step, left = cgutils.unpack_tuple(builder, iterator, 4)
-        number, more = builder.load(place), builder.load(left)
-        builder.store(builder.add(number, step), place)
-        builder.store(builder.sub(more, more.type(1)), left)
-        return cgutils.make_anonymous_struct(builder, [number, builder.icmp_signed(">", more, more.type(0))])
+        pointer, _, step, left = cgutils.unpack_tuple(builder, iterator, 4)
+        number, remaining = builder.load(pointer), builder.load(left)
+        builder.store(builder.add(number, step), pointer)
+        builder.store(builder.sub(remaining, remaining.type(1)), left)
+        is_one = builder.icmp_signed(">", remaining, remaining.type(0))
+        return cgutils.make_anonymous_struct(builder, [number, is_one])
 
     def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
         """Look up a number in a tuple of constants as in a table. numba would make a branch for each of them.
@@ -204,9 +205,9 @@ class KernelLower(RecordLower, Lower):
         size = self.context.get_constant(types.intp, len(kind))
         numbers = [self.context.get_constant(kind.dtype, each) for each in made.value]
         table = llvm.Constant(self.context.get_value_type(kind), numbers)
-        place = cgutils.global_constant(self.builder, "table", table)
+        pointer = cgutils.global_constant(self.builder, "table", table)
         number = arrayobj.fix_integer_index(self.context, self.builder, at, self.loadvar(index.name), size)
-        found = self.builder.load(self.builder.gep(place, [number.type(0), number], inbounds=True))
+        found = self.builder.load(self.builder.gep(pointer, [number.type(0), number], inbounds=True))
         return self.context.cast(self.builder, found, kind.dtype, resty)
 
     def counts_by_one(self, numbers: Any) -> bool:

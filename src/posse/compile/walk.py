@@ -34,19 +34,19 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def independent(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function with loops in which no turn reads what another one writes, so that vectors take several at once.
+    """Mark a function with loops in which no iteration reads what another one writes, so that vectors take several.
 
-    Two turns may write to the same place only if they write the same number.
+    Two iterations may write the same element only if they write the same number.
     """
     vars(function)["independent"] = True
     return function
 
 
 def masked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function as `independent`, with loops of few and slow turns.
+    """Mark a function as `independent`, with loops of few and slow iterations.
 
-    The last of them, too few for a whole vector, are then taken at once, by a vector in which places are left out.
-    Otherwise they are taken one by one, which may take as long as all others.
+    The last of them, too few for a whole vector, then run as one vector in which the rest is masked. Otherwise they
+    run one by one, which may take as long as all others.
     """
     vars(function)["masked"] = True
     return independent(function)

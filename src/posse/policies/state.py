@@ -56,7 +56,7 @@ class State(NamedTuple):
     seen: np.ndarray  # float64 [number, arm, player], the shared numbers as the player last saw them, at its own pull
     summed: np.ndarray  # int64 [3], everybody's pulls now and at the last summary, and how many players it had
     pulled_at: np.ndarray  # int64 [arm], the last round in which anybody pulled it, where it matters
-    work: np.ndarray  # float64 [row, place], scratch of the summary
+    work: np.ndarray  # float64 [row, number], scratch of the summary
 
 
 def state_shapes(
@@ -140,22 +140,22 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
         take_in_few(state, players, arms, count)
         return 0
     if not SUMS:
-        for place in range(count):
-            contribute(state, (arms[place], players[place]), constants)
+        for pull in range(count):
+            contribute(state, (arms[pull], players[pull]), constants)
         for arm in range(state.pulled_at.size):
             if state.pulled_at[arm] == t:
                 add_contributions(state, arm, state.statistics[COUNT].shape[1])
     if AT_OWN_PULL and keep_seen:
-        for place in range(count):
-            see(state, arms[place], (arms[place], players[place]))
+        for pull in range(count):
+            see(state, arms[pull], (arms[pull], players[pull]))
     return 0
 
 
 def take_in_few(state, players, arms, count):
     """Let pulls of a round count at once, before the next summary, where a player has few of an arm."""
-    for place in range(count):
-        if counts_at_once(state.statistics[COUNT][arms[place], players[place]]):
-            copy_own(state.indexed, state.statistics, (arms[place], players[place]))
+    for pull in range(count):
+        if counts_at_once(state.statistics[COUNT][arms[pull], players[pull]]):
+            copy_own(state.indexed, state.statistics, (arms[pull], players[pull]))
 
 
 def contribute(state, pair, constants):
@@ -229,19 +229,19 @@ def welcome(state, player, log_T, constants):
     players know of each other at once.
     """
     if WELCOMES and 8 * (player + 1 - state.summed[2]) < player + 1:
-        for place in range(state.of_player.shape[1]):
-            state.of_player[player + 1, place] = state.of_player[player, place]
+        for number in range(state.of_player.shape[1]):
+            state.of_player[player + 1, number] = state.of_player[player, number]
         greet(state, player, log_T, constants)
         return True
-    for place in range(state.of_player.shape[1]):
-        state.of_player[player, place] = 0.0  # nothing is known of it, so that the summary looks at it
+    for number in range(state.of_player.shape[1]):
+        state.of_player[player, number] = 0.0  # nothing is known of it, so that the summary looks at it
     return False
 
 
 def expect_players(state, players, log_T, constants):
     """Fill what is expected of these players' pairs, from what a summary has said."""
-    for place in range(players.size):
-        greet(state, players[place], log_T, constants)
+    for number in range(players.size):
+        greet(state, players[number], log_T, constants)
 
 
 def share_everything(state, log_T, constants):

@@ -357,7 +357,7 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
     if not work.anytime:
         shapes["seen"] = (np.float64, (len(policy.shared), 1, 1))
     shapes |= dict.fromkeys(("center", "scale"), (np.float64, (arms * players,)))
-    shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
+    shapes |= dict.fromkeys(("arms", "refreshed_at"), (np.int64, (players,)))
     shapes |= {
         "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
         "rough": (np.float32, (2 * (arms + PADDING) * players if bounded else 1,)),

@@ -139,7 +139,7 @@ def play_round(state, own, counters, means, rewards, participation, clock, playe
     if ANYTIME or not (AT_OWN_PULL or SCHEDULED):
         if ANYTIME:
             barrier(lane)  # other groups look at what was seen in the last round
-        look(state, own, counters, players, participation, t, key, log_T, constants, lane)
+        refresh_active(state, own, counters, players, participation, t, key, log_T, constants, lane)
         barrier(lane)
     player, pulled = lane.number, -1
     while player < players and lane.group == 0:
@@ -154,7 +154,7 @@ def play_round(state, own, counters, means, rewards, participation, clock, playe
                 count(state, counters, arm, pair, reward, t, constants)
             pulled = arm
             if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
-                own.looked_at[np.uint32(player)] = t - 1
+                own.refreshed_at[np.uint32(player)] = t - 1
         if TIMED:
             count_late(state, own, counters, pulled, player, players, t, clock, constants)
         if not IN_A_WARP:
@@ -237,12 +237,12 @@ def forget(state, own, counters, players, step, constants, log_T, lane):
     begin(state, own, counters, players, constants, log_T, lane)
 
 
-def look(state, own, counters, players, participation, t, key, log_T, constants, lane):
+def refresh_active(state, own, counters, players, participation, t, key, log_T, constants, lane):
     """Bring the indices of the round's players up to date, as far as their own pulls did not."""
     player = lane.number
     while player < players:
         if takes_part(player, players, participation, t, key):
-            oldest = t - 2 if EVERYBODY else own.looked_at[np.uint32(player)]  # whose data the player's indices have
+            oldest = t - 2 if EVERYBODY else own.refreshed_at[np.uint32(player)]  # whose data the player's indices have
             arm = lane.group
             while arm < state.pulled_at.size:
                 if ANYTIME or state.pulled_at[np.uint32(arm)] > oldest:

@@ -43,7 +43,7 @@ class RunTables(NamedTuple):
     problem: Any  # [1], its number
     arms: Any  # [player], the arm of the round, or −1, where a thread has several players
     counters: Any  # [3 · arm + …], pulls since the totals, and rewards in two parts; where they lie here at all
-    looked_at: Any  # [player], the last round whose data is in the player's indices
+    refreshed_at: Any  # [player], the last round whose data is in the player's indices
     center: Any  # [pair]
     scale: Any  # [pair]
     rough: Any  # [2 · pair + …], center and scale in single precision: see `posse.simulation.cuda_pick`

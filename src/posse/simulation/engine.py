@@ -16,7 +16,7 @@ from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation import kernel
 from posse.simulation.feedback import AT_ONCE, Feedback
-from posse.simulation.pick import DRAWN, LANES, LOWEST, WIDTH, arms_in_pairs, whole_vectors
+from posse.simulation.pick import DRAW_LANES, LANES, LOWEST, WIDTH, even_arms, whole_vectors
 from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
@@ -25,7 +25,7 @@ class RunKernels(NamedTuple):
     """The compiled functions of a policy class."""
 
     advance: Callable[..., int]
-    settle: Callable[..., None]
+    refresh_all: Callable[..., None]
 
 
 @functools.cache
@@ -35,7 +35,7 @@ def kernels(policy: Any, timed: bool = False) -> RunKernels:
     Those of runs in which means change, rewards are late or the policy forgets are compiled apart, so that they cost
     other runs nothing.
     """
-    found: list[Callable[..., Any]] = [kernel.advance, kernel.settle]
+    found: list[Callable[..., Any]] = [kernel.advance, kernel.refresh_all]
     what = f"{policy.name or policy.__name__}{' with late rewards or changing means' if timed else ''}"
     return RunKernels(*bind_all(found, what=what, **_names(policy), TIMED=timed))
 
@@ -59,33 +59,33 @@ Shapes = dict[str, tuple[type, tuple[int, ...]]]
 
 def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) -> Shapes:
     """Type and shape of what a run has beside what the policy knows."""
-    place = np.uint64  # looks up others: a signed number might count from the end, which every look-up would pay for
-    ahead = whole_vectors(max(players, WIDTH), LANES)
+    unsigned = np.uint64  # for what looks up others: a signed number might count from the end, which takes a check
+    slots = whole_vectors(max(players, WIDTH), LANES)
     blocks = (arms + 9) // 8 if policy.randomised and policy.law is not Law.BETA else 1  # of four random words
-    rows = 2 * arms_in_pairs(arms) * WIDTH if policy.law is Law.NORMAL else 0
+    rows = 2 * even_arms(arms) * WIDTH if policy.law is Law.NORMAL else 0
     return {
         "center": (np.float64, (arms, players)),
         "scale": (np.float64, (arms, players)),
-        "looked_at": (np.int64, (players,)),
-        "active": (place, (ahead,)),
-        "rounds": (np.int64, (ahead,)),
-        "chances": (np.int64, (ahead,)),
+        "refreshed_at": (np.int64, (players,)),
+        "active": (unsigned, (slots,)),
+        "rounds": (np.int64, (slots,)),
+        "reward_words": (np.int64, (slots,)),
         "begins": (np.int64, (WIDTH + 1,)),
-        "arms": (place, (players,)),
+        "arms": (unsigned, (players,)),
         "rewards": (np.int64, (players,)),
         "words": (np.uint32, (4 * blocks * WIDTH,)),
-        "bounds": (np.float32, (rows + DRAWN,)),
+        "bounds": (np.float32, (rows + DRAW_LANES,)),
         "rough": (np.float32, ((-(-players // WIDTH) + 1) * rows,)),
         "top": (np.float32, (4 * WIDTH,)),
         "beta_words": (np.int64, (4, arms if policy.law is Law.BETA else 0)),
         "uncounted": (np.int64, (2, arms, players)),
         "offset": (np.float64, (players,)),
         "late_count": (np.int64, (delay + batch,)),
-        "late_players": (place, (delay + batch, players)),
-        "late_arms": (place, (delay + batch, players)),
+        "late_players": (unsigned, (delay + batch, players)),
+        "late_arms": (unsigned, (delay + batch, players)),
         "late_rewards": (np.int64, (delay + batch, players)),
-        "arrived_players": (place, (batch * players,)),
-        "arrived_arms": (place, (batch * players,)),
+        "arrived_players": (unsigned, (batch * players,)),
+        "arrived_arms": (unsigned, (batch * players,)),
     }
 
 
@@ -162,8 +162,8 @@ class PolicyRun:
         """
         if to >= MAX_ROUND:
             raise ValueError(f"round {to}, but random numbers are laid out for rounds below {MAX_ROUND}")
-        begins, first = self.round < 0, max(self.round, 0) + 1
-        count = self.kernels.advance(*self.arguments, measures, begins, first, to)
+        is_new, first = self.round < 0, max(self.round, 0) + 1
+        count = self.kernels.advance(*self.arguments, measures, is_new, first, to)
         if count < 0:
             raise not_a_number(self.policy, self.state.indexed, self.run.center.T, self.run.scale.T)
         self.round = to
@@ -173,9 +173,9 @@ class PolicyRun:
         """Pulls and sums of rewards so far in grid steps, int64 [2, arm, player], with late and forgotten ones."""
         return self.state.statistics[: SUM + 1] + self.run.uncounted
 
-    def settle(self) -> None:
+    def refresh_all(self) -> None:
         """Bring every center and scale up to date with all rounds done, as the next round will use them."""
-        self.kernels.settle(self.state, self.run, self.clock, self.round + 1, self.constants)
+        self.kernels.refresh_all(self.state, self.run, self.clock, self.round + 1, self.constants)
 
 
 def not_a_number(

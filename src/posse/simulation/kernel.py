@@ -1,9 +1,12 @@
 """The round loop: plain Python that is compiled once for each policy class.
 
-A round has five steps: who is active; what of the others' data they look at; which arms they pull; what that earns; and
-whose centers and scales change. `posse.policies.state` says how a reward changes what is known. Names from
-`posse.policies.bound` are constants and functions of the policy, fixed when it is compiled: `if BETA` costs nothing
-when a run is made.
+A round has five steps: who is active, which is drawn for several rounds at once; their centers and scales, if others'
+data or the round changed them; which arms they pull; what that earns; and what is shared, with the centers and scales
+that it changes. `posse.policies.state` says how a reward changes what is known. Names from `posse.policies.bound` are
+constants and functions of the policy, fixed when it is compiled: `if BETA` costs nothing when a run is made.
+
+Shapes are named by what they are counted by. A *slot* is one player in one of the rounds that were drawn ahead, and a
+*pull* one active player in the current round, both in order of the players.
 """
 
 import math
@@ -28,7 +31,7 @@ from posse.simulation.indices import (
     evaluate_pulled,
     evaluate_rarely,
 )
-from posse.simulation.pick import WIDTH, bound_draws, draw_words, pick, side_by_side
+from posse.simulation.pick import WIDTH, bound_draws, draw_words, gather_rough, pick
 from posse.streams import MAX_ROUND, SAMPLE, block
 
 BOUND_FOR_EACH_POLICY = True
@@ -53,13 +56,13 @@ class Run(NamedTuple):
 
     center: np.ndarray  # [arm, player]
     scale: np.ndarray  # [arm, player]
-    looked_at: np.ndarray  # [player], the last round whose data is in the player's numbers, where players may miss one
-    active: np.ndarray  # [place], the players of the current round and some that follow, each in order
-    rounds: np.ndarray  # [place], the round of each
-    chances: np.ndarray  # [place], the random word of its reward, once `choose` drew it; before, scratch of `activate`
-    begins: np.ndarray  # [round], where the players of each of these rounds begin; the first is 0
-    arms: np.ndarray  # [place in the round], the arm that each active player pulls
-    rewards: np.ndarray  # [place in the round], what it earns, in grid steps
+    refreshed_at: np.ndarray  # [player], the last round whose data is in its indices, where players may miss one
+    active: np.ndarray  # [slot], the players of the current round and some that follow
+    rounds: np.ndarray  # [slot], the round of each
+    reward_words: np.ndarray  # [slot], the random word of its reward, once `choose` drew it; scratch of `activate`
+    begins: np.ndarray  # [round], the first slot of each of these rounds, and the first that is free
+    arms: np.ndarray  # [pull], the arm
+    rewards: np.ndarray  # [pull], what it earns, in grid steps
     words: np.ndarray  # random words, and what follows from them: flat tables of `posse.simulation.pick`
     bounds: np.ndarray
     rough: np.ndarray
@@ -68,11 +71,11 @@ class Run(NamedTuple):
     uncounted: np.ndarray  # [2, arm, player], pulls and reward sums that statistics lack: late ones and forgotten ones
     offset: np.ndarray  # [player], regret beyond pulls · gaps of the round, because gaps were others before
     late_count: np.ndarray  # [row], how many rewards of a round are late; the next three go with it
-    late_players: np.ndarray  # [row, place]
-    late_arms: np.ndarray  # [row, place]
-    late_rewards: np.ndarray  # [row, place]
-    arrived_players: np.ndarray  # [place], those of all rewards that arrive together
-    arrived_arms: np.ndarray  # [place]
+    late_players: np.ndarray  # [row, pull]
+    late_arms: np.ndarray  # [row, pull]
+    late_rewards: np.ndarray  # [row, pull]
+    arrived_players: np.ndarray  # [pull], those of all rewards that arrive together
+    arrived_arms: np.ndarray  # [pull]
 
 
 class Clock(NamedTuple):
@@ -97,13 +100,13 @@ def log_of(t, clock):
     return math.log(max(t, 2)) if clock.anytime else clock.log_horizon
 
 
-def advance(state, run, environment, participation, constants, key, clock, measures, begins, first, last):
+def advance(state, run, environment, participation, constants, key, clock, measures, is_new, first, last):
     """Play rounds `first` … `last`, with the regret at checkpoints; return how many were active in the last round.
 
-    A run that begins forms every center and scale first. All of it is one compiled call, because between calls Python
+    A new run forms every center and scale first. All of it is one compiled call, because between calls Python
     runs only one thread at a time. Return −1 as soon as a center or scale is not a number.
     """
-    if begins:
+    if is_new:
         share_everything(state, log_of(1, clock), constants)
         if evaluate_all(state, run, log_of(1, clock), constants):
             return -1
@@ -120,7 +123,7 @@ def advance(state, run, environment, participation, constants, key, clock, measu
             change += 1
         stop = min(last, measures.checkpoints[number]) if number < measures.checkpoints.size else last
         if TIMED:
-            stop = min(stop, next_event(environment.starts, change, clock.half_life, first))
+            stop = min(stop, end_of_stretch(environment.starts, change, clock.half_life, first))
         count = play(state, run, environment, participation, constants, key, clock, first, stop)
         if count < 0:
             return count
@@ -137,7 +140,7 @@ def advance(state, run, environment, participation, constants, key, clock, measu
     return count
 
 
-def next_event(starts, change, half_life, first):
+def end_of_stretch(starts, change, half_life, first):
     """The last round of the stretch from `first` on: means change after it, or something is forgotten at its end."""
     last = starts[change] - 1 if change < starts.size else MAX_ROUND
     if half_life > 0:
@@ -186,84 +189,90 @@ def play(state, run, environment, participation, constants, key, clock, first, l
         for t in range(first, first + ahead):
             begin, end = run.begins[t - first], run.begins[t - first + 1]
             count = end - begin
-            active, chances = run.active[begin:end], run.chances[begin:end]
+            active, reward_words = run.active[begin:end], run.reward_words[begin:end]
             log_T = log_of(t, clock)
-            # 2. what of the others' data they look at, if that is not done at pulls or by a schedule
-            looks = clock.anytime or not (AT_OWN_PULL or SCHEDULED)
-            if looks and look(state, run, active, concurrent, t, clock.anytime, log_T, constants):
+            # 2. their centers and scales, if that is not done at pulls or by a schedule alone
+            refreshes = clock.anytime or not (AT_OWN_PULL or SCHEDULED)
+            if refreshes and refresh_active(state, run, active, concurrent, t, clock.anytime, log_T, constants):
                 return -1
-            choose(state, run, begin, end, run.begins[ahead], t, key)  # 3. which arms they pull; draws `chances` too
-            earn(run, environment, active, chances, t, key)  # 4. what that earns
-            for place in range(0 if TIMED else count):
-                count_reward(state, run.arms[place], active[place], run.rewards[place], t)
-
-            players, pulled, arrived = active, run.arms, count
+            choose(state, run, begin, end, run.begins[ahead], t, key)  # 3. which arms they pull; fills `reward_words`
+            earn(run, environment, active, reward_words, t, key)  # 4. what that earns, and when it counts
             if TIMED:
                 keep_late(run, active, t)
                 arrived = count_late(state, run, clock.delay, clock.batch, t)
-                players, pulled = run.arrived_players, run.arrived_arms
-            # 5. what is shared, and whose centers and scales change
-            if learn(state, run, players, pulled, arrived, t, clock.anytime, log_T, constants):
+                players, arms = run.arrived_players, run.arrived_arms
+            else:
+                count_rewards(state, run, active, t)
+                players, arms, arrived = active, run.arms, count
+            # 5. what is shared, and the centers and scales that it changes
+            if learn(state, run, players, arms, arrived, t, clock.anytime, log_T, constants):
                 return -1
         first += ahead
     return count
 
 
-def earn(run, environment, active, chances, t, key):
+def earn(run, environment, active, reward_words, t, key):
     """Draw the reward of each active player."""
     family, parameter = environment.family, environment.parameter
-    for place in range(active.size if family == BERNOULLI else 0):
-        run.rewards[place] = draw_bernoulli(environment.means[active[place], run.arms[place]], chances[place])
-    for place in range(active.size if family != BERNOULLI else 0):
-        player, mean = active[place], environment.means[active[place], run.arms[place]]
-        run.rewards[place] = draw_other(family, parameter, mean, chances[place], player, t, key)
+    for pull in range(active.size if family == BERNOULLI else 0):
+        run.rewards[pull] = draw_bernoulli(environment.means[active[pull], run.arms[pull]], reward_words[pull])
+    for pull in range(active.size if family != BERNOULLI else 0):
+        player, mean = active[pull], environment.means[active[pull], run.arms[pull]]
+        run.rewards[pull] = draw_other(family, parameter, mean, reward_words[pull], player, t, key)
+
+
+def count_rewards(state, run, active, t):
+    """Count the round's pulls and rewards."""
+    for pull in range(active.size):
+        count_reward(state, run.arms[pull], active[pull], run.rewards[pull], t)
 
 
 def activate_ahead(run, participation, first, last, key):
-    """Write who is active in rounds `first` …, as many as there is place for; return how many rounds that are.
+    """Write who is active in rounds `first` …, as many as fit; return how many rounds that are.
 
-    Random words do not depend on what a run saw. Those of several rounds at once fill whole vectors.
+    Random words do not depend on what a run saw, and those of several rounds at once fill whole vectors. Rounds that
+    stand together fit in WIDTH slots. A round of more players stands alone.
     """
     kind, probabilities = participation.kind, participation.probabilities
     mask, spans = participation.mask, participation.spans
-    players, places, ahead = run.arms.size, 0, 0
-    while first + ahead <= last and ahead < WIDTH and places + players <= run.active.size:
-        active, chances = run.active[places : places + players], run.chances[places : places + players]
-        count = activate(active, chances, kind, probabilities, mask, spans, first + ahead, key)
-        rounds = run.rounds[places : places + count]
-        for place in range(count):
-            rounds[place] = first + ahead
-        places += count
+    players, slots, ahead = run.arms.size, 0, 0
+    while first + ahead <= last and ahead < WIDTH and (slots == 0 or slots + players <= WIDTH):
+        active, scratch = run.active[slots : slots + players], run.reward_words[slots : slots + players]
+        count = activate(active, scratch, kind, probabilities, mask, spans, first + ahead, key)
+        rounds = run.rounds[slots : slots + count]
+        for number in range(count):
+            rounds[number] = first + ahead
+        slots += count
         ahead += 1
-        run.begins[ahead] = places
+        run.begins[ahead] = slots
     return ahead
 
 
 def learn(state, run, players, arms, count, t, anytime, log_T, constants):
     """Share what was counted, and form the centers and scales that it changes; return whether one is NaN."""
-    wrong = False
+    some_nan = False
     changed = share_round(state, players, arms, count, t, anytime, log_T, constants)
-    if SCHEDULED and changed == ALL:
-        wrong = evaluate_all(state, run, log_T, constants)
+    if AT_OWN_PULL and not anytime:
+        some_nan = evaluate_pairs(state, run, players, arms, count, log_T, constants)
+    elif SCHEDULED and changed == ALL:
+        some_nan = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
-        wrong = evaluate_pulled(state, run, log_T, constants)
-    elif AT_OWN_PULL and not anytime:
-        wrong = evaluate_pairs(state, run, players, arms, count, log_T, constants)
+        some_nan = evaluate_pulled(state, run, log_T, constants)
     elif SCHEDULED:
-        for place in range(count):
-            player, arm = players[place], arms[place]
+        for pull in range(count):
+            player, arm = players[pull], arms[pull]
             if counts_at_once(state.statistics[COUNT][arm, player]):
-                wrong |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
-    return wrong
+                some_nan |= evaluate_rarely(state, run, arm, player, shared_now(state, arm), log_T, constants)
+    return some_nan
 
 
 def keep_late(run, active, t):
     """Keep the rewards of round t, which nobody knows yet."""
     row = t % run.late_count.size
     run.late_count[row] = active.size
-    for place in range(active.size):
-        player, arm, reward = active[place], run.arms[place], run.rewards[place]
-        run.late_players[row, place], run.late_arms[row, place], run.late_rewards[row, place] = player, arm, reward
+    for pull in range(active.size):
+        player, arm, reward = active[pull], run.arms[pull], run.rewards[pull]
+        run.late_players[row, pull], run.late_arms[row, pull], run.late_rewards[row, pull] = player, arm, reward
         run.uncounted[COUNT, arm, player] += 1
         run.uncounted[SUM, arm, player] += reward
 
@@ -274,9 +283,9 @@ def count_late(state, run, delay, batch, t):
     if t % batch == 0:
         for earlier in range(max(t - delay - batch, 0) + 1, t - delay + 1):
             row = earlier % run.late_count.size
-            for place in range(run.late_count[row]):
-                player, arm = run.late_players[row, place], run.late_arms[row, place]
-                reward = run.late_rewards[row, place]
+            for pull in range(run.late_count[row]):
+                player, arm = run.late_players[row, pull], run.late_arms[row, pull]
+                reward = run.late_rewards[row, pull]
                 count_reward(state, arm, player, reward, t)
                 run.uncounted[COUNT, arm, player] -= 1
                 run.uncounted[SUM, arm, player] -= reward
@@ -285,34 +294,34 @@ def count_late(state, run, delay, batch, t):
     return arrived
 
 
-def look(state, run, active, concurrent, t, anytime, log_T, constants):
-    """Form the active players' centers and scales that others' data changed, or the round with `anytime`.
+def refresh_active(state, run, active, concurrent, t, anytime, log_T, constants):
+    """Form the active players' centers and scales that others' data changed, or with `anytime` the round.
 
     Return whether one is NaN.
     """
     arms, players = run.center.shape
-    wrong = False
+    some_nan = False
     if AT_OWN_PULL or SCHEDULED:
-        for place in range(active.size):
+        for pull in range(active.size):
             for arm in range(arms):
-                wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
-        return wrong
-    oldest = t - 2  # if nobody misses a round, all looked at the start of round t − 1, at data up to t − 2
+                some_nan |= evaluate_as_seen(state, run, np.uint64(arm), active[pull], log_T, constants)
+        return some_nan
+    oldest = t - 2  # if nobody misses a round, all were refreshed at the start of round t − 1, by data up to t − 2
     if not concurrent:
-        for place in range(active.size):
-            oldest = min(oldest, run.looked_at[active[place]])
-            run.looked_at[active[place]] = t - 1
+        for pull in range(active.size):
+            oldest = min(oldest, run.refreshed_at[active[pull]])
+            run.refreshed_at[active[pull]] = t - 1
     for arm in range(arms):
         if anytime or state.pulled_at[arm] > oldest:
             if active.size < players:
-                for place in range(active.size):
-                    wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
+                for pull in range(active.size):
+                    some_nan |= evaluate_as_seen(state, run, np.uint64(arm), active[pull], log_T, constants)
             else:
-                wrong |= evaluate_arm(state, run, np.uint64(arm), log_T, constants)
-    return wrong
+                some_nan |= evaluate_arm(state, run, np.uint64(arm), log_T, constants)
+    return some_nan
 
 
-def settle(state, run, clock, t, constants):
+def refresh_all(state, run, clock, t, constants):
     """Bring every center and scale up to date, as round t will use them; for traces."""
     if AT_OWN_PULL and not clock.anytime:
         return  # they are
@@ -322,37 +331,36 @@ def settle(state, run, clock, t, constants):
             evaluate_as_seen(state, run, np.uint64(arm), np.uint64(player), log_T, constants)
 
 
-def choose(state, run, begin, end, places, t, key):
-    """Write the arms of the players in places `begin` … `end` − 1 into `arms`.
+def choose(state, run, begin, end, slots, t, key):
+    """Write the arms of the players in slots `begin` … `end` − 1 into `arms`; `slots` are in use by all rounds ahead.
 
-    Random words are drawn once for all rounds ahead, which fit in WIDTH places. A round with more players than that
-    stands alone and begins at place 0; its words are drawn for WIDTH places at a time.
+    Random words are drawn once for all rounds that stand together, and for WIDTH slots at a time.
     """
     for start in range(begin, end, WIDTH):
         if start % WIDTH == 0:
-            draw(run, start, min(start + WIDTH, places), key)
+            draw(run, start, min(start + WIDTH, slots), key)
         stop = min(start + WIDTH, end)
         players, arms = run.active[start:stop], run.arms[start - begin : stop - begin]
         if BETA:
             choose_by_beta(state, run, players, arms, t, key)
         elif IMED:
-            for place in range(players.size):
-                player = players[place]
-                arms[place] = least_evidence(run.center[:, player], run.scale[:, player])
+            for pull in range(players.size):
+                player = players[pull]
+                arms[pull] = least_evidence(run.center[:, player], run.scale[:, player])
         else:
-            tile = side_by_side(run.rough, players, run.center.shape[0])
+            tile_at = gather_rough(run.rough, players, run.center.shape[0])
             column = np.uint64(start % WIDTH)
-            tables = run.rough, tile, run.words, run.bounds, column, run.top, run.center, run.scale
+            tables = run.rough, tile_at, run.words, run.bounds, column, run.top, run.center, run.scale
             pick(*tables, players, arms, t, key)
 
 
 @out_of_line
 def draw(run, start, stop, key):
-    """Draw the random words of some places, and bound what arms draw with them."""
+    """Draw the random words of some slots, and bound what arms draw with them."""
     draw_words(run.words, run.active[start:], run.rounds[start:], stop - start, key)
-    chances = run.chances[start:stop]
-    for place in range(stop - start):
-        chances[place] = run.words[place]
+    reward_words = run.reward_words[start:stop]
+    for number in range(stop - start):
+        reward_words[number] = run.words[number]
     if RANDOMISED and not BETA:
         bound_draws(run.words, run.bounds, stop - start, run.center.shape[0])
 
@@ -360,8 +368,8 @@ def draw(run, start, stop, key):
 def choose_by_beta(state, run, players, arms, t, key):
     """Pick arms where indices are Beta draws, `center` and `scale` their a and b."""
     pulls, words = state.statistics[COUNT], run.beta_words
-    for place in range(players.size):
-        player = players[place]
+    for pull in range(players.size):
+        player = players[pull]
         for arm in range(pulls.shape[0]):
             words[0, arm], words[1, arm], words[2, arm], words[3, arm] = block(arm * BLOCKS, player, t, SAMPLE, key)
         first = 0  # the arm pulled most, whose index is likely to be the largest, makes the floor
@@ -372,7 +380,7 @@ def choose_by_beta(state, run, players, arms, t, key):
             value = beta_index(run, arm, player, highest, t, key) if arm != first else -math.inf
             best = arm if value > highest else best
             highest = max(highest, value)
-        arms[place] = best
+        arms[pull] = best
 
 
 def beta_index(run, arm, player, floor, t, key):

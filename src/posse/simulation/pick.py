@@ -5,8 +5,9 @@ index. If only one arm's upper bound reaches the largest lower bound, that arm h
 of 1,000 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
 precision. So the pick is always the one that computing every index would give, ties to the lowest arm included.
 
-Tables here are flat, with WIDTH places side by side in a row. The compiler knows WIDTH, and can therefore tell that
-rows do not overlap, which it must to vectorise. Places in them are unsigned: a signed one might count from the end.
+Tables here are flat, in rows of WIDTH *lanes*, a player in each. The compiler knows WIDTH, and can therefore tell that
+rows do not overlap, which it must to vectorise. `at`, or a name with it, is a position in such a table. It is unsigned:
+a signed one might count from the end.
 """
 
 import math
@@ -22,97 +23,105 @@ BOUND_FOR_EACH_POLICY = True
 
 WIDTH = 128
 ROW, TWO_ROWS, THREE_ROWS = np.uint64(WIDTH), np.uint64(2 * WIDTH), np.uint64(3 * WIDTH)
-LANES = 8  # a pick takes so many places at once, whether they are in use or not
-DRAWN = 16  # so many draws are bounded at once
+LANES = 8  # so many lanes are picked at once, whether they are in use or not
+DRAW_LANES = 16  # in so many lanes draws are bounded at once
 
 LOWEST = np.float32(-3e38)
-FAR = np.float32(3e38)  # stands for a center that is not below NEAR, or has such a scale: it may win or not
+FAR = np.float32(3e38)  # the center of an arm whose own, or whose scale, is not below NEAR: it is compared exactly
 NEAR = np.float32(1e30)
 ROUNDING = np.float32(2.0**-21)  # several times the relative error of a bound; what scales it is in the bounds of draws
 TINY = np.float32(1e-30)
 LOWER_HALF, UPPER_HALF = np.uint32(0xFFFF), np.uint32(16)
 
 
-def arms_in_pairs(arms):
+def even_arms(arms):
     """How many arms tables have: arms are taken two at a time, as a random word has the first bits of two."""
     return (arms + 1) // 2 * 2
 
 
 def whole_vectors(count, lanes):
-    """How many places are taken for so many."""
+    """So many lanes, rounded up to whole vectors."""
     return (count + lanes - 1) // lanes * lanes
 
 
-def rough_place(arm, player, arms):
-    """Where a pair's rough center stands; its rough scale stands a row later."""
-    tile = np.uint64(player) // ROW * np.uint64(arms_in_pairs(arms))
-    return (tile + np.uint64(arm)) * TWO_ROWS + np.uint64(player) % ROW
+def rough_at(arm, player, arms):
+    """Where a pair's rough center stands, with its scale a row later: in a tile of WIDTH players, two rows an arm."""
+    earlier = np.uint64(player) // ROW * np.uint64(even_arms(arms))
+    return (earlier + np.uint64(arm)) * TWO_ROWS + np.uint64(player) % ROW
 
 
-def side_by_side(rough, players, arms):
+def gather_rough(rough, players, arms):
     """Where the rough centers of these players begin, side by side; unless they are, copy them to a last tile."""
     first, last = players[0], players[players.size - 1]
     if np.int64(last - first) == players.size - 1 and first // ROW == last // ROW:
-        return rough_place(np.uint64(0), first, arms)
-    tile = np.uint64(rough.size - 2 * WIDTH * arms_in_pairs(arms))
+        return rough_at(np.uint64(0), first, arms)
+    tile_at = np.uint64(rough.size - 2 * WIDTH * even_arms(arms))
     for arm in range(arms):
         for lane in range(players.size):
-            place, to = rough_place(np.uint64(arm), players[lane], arms), tile + np.uint64(2 * WIDTH * arm + lane)
-            rough[to], rough[to + ROW] = rough[place], rough[place + ROW]
-    return tile
+            at, to = rough_at(np.uint64(arm), players[lane], arms), tile_at + np.uint64(2 * WIDTH * arm + lane)
+            rough[to], rough[to + ROW] = rough[at], rough[at + ROW]
+    return tile_at
 
 
-def put_rough(rough, place, center, scale):
+def put_rough(rough, at, center, scale):
     """Keep a center and a scale in single precision; both up to NEAR, or FAR and 0."""
-    rough[place], rough[place + ROW] = center, scale
+    rough[at], rough[at + ROW] = center, scale
 
 
 def draw_words(words, players, rounds, count, key):
-    """The random words of so many places, a row for each: the first for the reward, each other for two arms.
+    """The random words of so many lanes, a row for each word: the first for the reward, each other for two arms.
 
-    To fill whole vectors, words of a few places that follow are drawn too. Nobody reads those.
+    To fill whole vectors, words of a few lanes that follow are drawn too. Nobody reads those.
     """
     for number in range(words.size // (4 * WIDTH)):
         row = np.uint64(4 * WIDTH * number)
         for lane in range(whole_vectors(count, LANES)):
-            place = row + np.uint64(lane)
+            at = row + np.uint64(lane)
             w0, w1, w2, w3 = block(number, players[lane], rounds[lane], DRAW, key)
-            words[place] = w0
-            words[place + ROW] = w1
-            words[place + TWO_ROWS] = w2
-            words[place + THREE_ROWS] = w3
+            words[at] = w0
+            words[at + ROW] = w1
+            words[at + TWO_ROWS] = w2
+            words[at + THREE_ROWS] = w3
 
 
 @independent
 def bound_draws(words, bounds, count, arms):
-    """Lower and upper bounds of every arm's draws in so many places, two rows for each arm, from the words."""
-    lanes = whole_vectors(count, DRAWN)
-    for pair in range(arms_in_pairs(arms) // 2):
-        word, bound = np.uint64(WIDTH * (pair + 1)), np.uint64(4 * WIDTH * pair)
+    """Lower and upper bounds of every arm's draws in so many lanes, two rows for each arm, from the words."""
+    lanes = whole_vectors(count, DRAW_LANES)
+    for two in range(even_arms(arms) // 2):
+        word_at, bound_at = np.uint64(WIDTH * (two + 1)), np.uint64(4 * WIDTH * two)
         for lane in range(lanes):
-            at = bound + np.uint64(lane)
-            bounds[at], bounds[at + ROW] = bounds_of(words[word + np.uint64(lane)] & LOWER_HALF)
-            at = at + TWO_ROWS
-            bounds[at], bounds[at + ROW] = bounds_of(words[word + np.uint64(lane)] >> UPPER_HALF)
+            word, at = words[word_at + np.uint64(lane)], bound_at + np.uint64(lane)
+            bounds[at], bounds[at + ROW] = bounds_of(word & LOWER_HALF)
+            at += TWO_ROWS
+            bounds[at], bounds[at + ROW] = bounds_of(word >> UPPER_HALF)
+
+
+def bound_indices(rough, tile_at, bounds, column, top, lanes, arms):
+    """Fill the rows of `top`.
+
+    They are the largest lower bound of an index, the two largest upper bounds, and the arm with the largest of these.
+    """
+    for lane in range(lanes):
+        at = np.uint64(lane)
+        top[at] = top[at + ROW] = top[at + TWO_ROWS] = LOWEST
+        top[at + THREE_ROWS] = 0.0
+    for arm in range(0, arms, 2):
+        row = np.uint64(2 * WIDTH * arm)
+        bound_two_arms(rough, tile_at + row, bounds, column + row, top, lanes, arm)
 
 
 @independent
-def bound_indices(rough, tile, bounds, column, top, lanes, arms):
-    """Fill the rows of `top`: the largest lower bound of an index, the two largest upper ones, whose the first is."""
+def bound_two_arms(rough, first_center_at, bounds, first_drawn_at, top, lanes, arm):
+    """Let an arm and the next one count for `top`."""
     for lane in range(lanes):
-        place = np.uint64(lane)
-        top[place] = top[place + ROW] = top[place + TWO_ROWS] = LOWEST
-        top[place + THREE_ROWS] = 0.0
-    for arm in range(0, arms, 2):
-        row = np.uint64(2 * WIDTH * arm)
-        for lane in range(lanes):
-            place = np.uint64(lane)
-            best = top[place], top[place + ROW], top[place + TWO_ROWS], top[place + THREE_ROWS]
-            at, drawn = tile + row + place, column + row + place
-            best = better(best, arm, rough[at], rough[at + ROW], bounds[drawn], bounds[drawn + ROW])
-            at, drawn = at + TWO_ROWS, drawn + TWO_ROWS
-            best = better(best, arm + 1, rough[at], rough[at + ROW], bounds[drawn], bounds[drawn + ROW])
-            top[place], top[place + ROW], top[place + TWO_ROWS], top[place + THREE_ROWS] = best
+        at = np.uint64(lane)
+        best = top[at], top[at + ROW], top[at + TWO_ROWS], top[at + THREE_ROWS]
+        center_at, drawn_at = first_center_at + at, first_drawn_at + at
+        best = better(best, arm, rough[center_at], rough[center_at + ROW], bounds[drawn_at], bounds[drawn_at + ROW])
+        center_at, drawn_at = center_at + TWO_ROWS, drawn_at + TWO_ROWS
+        best = better(best, arm + 1, rough[center_at], rough[center_at + ROW], bounds[drawn_at], bounds[drawn_at + ROW])
+        top[at], top[at + ROW], top[at + TWO_ROWS], top[at + THREE_ROWS] = best
 
 
 @fused
@@ -129,45 +138,50 @@ def is_open(floor, second):
     return second + ROUNDING * abs(second) + TINY >= floor - ROUNDING * abs(floor) or floor >= NEAR
 
 
-def pick(rough, tile, words, bounds, column, top, center, scale, players, arms, t, key):
+def pick(rough, tile_at, words, bounds, column, top, center, scale, players, arms, t, key):
     """Write the arm with the largest index for each of these players into `arms`, by bounds where they decide."""
     count = center.shape[0]
-    bound_indices(rough, tile, bounds, column, top, whole_vectors(players.size, LANES), count)
+    bound_indices(rough, tile_at, bounds, column, top, whole_vectors(players.size, LANES), count)
     some_open = False
     for lane in range(players.size):
-        place = np.uint64(lane)
-        arms[lane] = np.uint64(np.int32(top[place + THREE_ROWS]))
-        some_open |= is_open(top[place], top[place + TWO_ROWS])
+        at = np.uint64(lane)
+        arms[lane] = np.uint64(np.int32(top[at + THREE_ROWS]))
+        some_open |= is_open(top[at], top[at + TWO_ROWS])
     if some_open:
         for lane in range(players.size):
-            place = np.uint64(lane)
-            floor = top[place]
-            if is_open(floor, top[place + TWO_ROWS]):
-                at, drawn = tile + place, column + place
-                arms[lane] = compare(rough, at, words, bounds, drawn, floor, center, scale, players[lane], t, key)
+            at = np.uint64(lane)
+            floor = top[at]
+            if is_open(floor, top[at + TWO_ROWS]):
+                center_at, drawn_at = tile_at + at, column + at
+                arms[lane] = pick_exactly(
+                    rough, center_at, words, bounds, drawn_at, floor, center, scale, players[lane], t, key
+                )
 
 
 @out_of_line
-def compare(rough, at, words, bounds, drawn, floor, center, scale, player, t, key):
-    """The arm with the largest index, computed for the arms whose upper bound reaches the floor."""
+def pick_exactly(rough, center_at, words, bounds, drawn_at, floor, center, scale, player, t, key):
+    """The arm with the largest index, computed for the arms whose upper bound reaches the floor.
+
+    The player's rough centers stand from `center_at` on, row by row, and its words and bounds from `drawn_at` on.
+    """
     floor = floor - ROUNDING * abs(floor) if floor < NEAR else LOWEST
     best = -1
     best_index = -math.inf
     for arm in range(center.shape[0]):
         row = np.uint64(2 * WIDTH * arm)
-        upper = rough[at + row] + rough[at + row + ROW] * bounds[drawn + row + ROW]
+        upper = rough[center_at + row] + rough[center_at + row + ROW] * bounds[drawn_at + row + ROW]
         if upper + ROUNDING * abs(upper) + TINY >= floor:
             value = center[arm, player]
             if RANDOMISED:
                 middle, last, _, _ = block(arm, player, t, REFINE, key)
-                value += scale[arm, player] * normal(first_half(words, drawn, arm), middle, last)
+                value += scale[arm, player] * normal(first_half(words, drawn_at, arm), middle, last)
             if best < 0 or value > best_index:
                 best = arm
                 best_index = value
     return best
 
 
-def first_half(words, column, arm):
+def first_half(words, drawn_at, arm):
     """The first 16 bits of an arm's draw."""
-    word = np.int64(words[column + np.uint64(WIDTH * (1 + arm // 2))])
+    word = np.int64(words[drawn_at + np.uint64(WIDTH * (1 + arm // 2))])
     return word >> 16 if arm % 2 else word & 0xFFFF

@@ -75,6 +75,6 @@ def trace(
         players = run.run.active[:count]
         arms[t - 1, players] = run.run.arms[:count]
         rewards[t - 1, players] = run.run.rewards[:count] / GRID
-        run.settle()
+        run.refresh_all()
         centers[t], scales[t] = run.run.center.T, run.run.scale.T
     return Trace(arms >= 0, arms, rewards, centers, scales)
