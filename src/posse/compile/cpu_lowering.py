@@ -31,8 +31,9 @@ NO_INTERLEAVING = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 
 MASKED_END = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
 NO_UNROLLING = ("llvm.loop.unroll.disable",)
 
-# Vectors then read and write numbers that lie apart in memory one by one. The instructions for that are no faster.
-ONE_BY_ONE = ",+prefer-no-gather,+prefer-no-scatter"
+# Vectors as wide as there are, also on Intel's processors. They read and write numbers that lie apart one by one, as the
+# instructions for that are no faster.
+VECTORS = ",-prefer-256-bit,+prefer-no-gather,+prefer-no-scatter"
 
 DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number
 
@@ -126,11 +127,11 @@ class KernelLower(RecordLower, Lower):
         return AccessGroup(self.module, (), name=str(len(self.module.metadata)))
 
     def lower_function_body(self) -> Any:
-        """Mark the function: how it reads numbers that lie apart, and which reads and writes need not wait."""
+        """Mark the function: what its vectors are like, and which reads and writes need not wait."""
         entry, function = super().lower_function_body(), self.func_ir.func_id.func
         attributes = self.function.attributes
         if not self.fndesc.inline and "x86_64" in self.module.triple and llvm_version_info >= (17,):
-            features = self.context.codegen()._tm_features + ONE_BY_ONE
+            features = self.context.codegen()._tm_features + VECTORS
             set.add(attributes, f'"target-features"="{features}"')  # llvmlite knows only attributes without a value
         if hasattr(function, "independent"):
             for block in self.function.blocks:

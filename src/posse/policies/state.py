@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from posse.compile import independent
 from posse.policies.base import Policy
 from posse.policies.bound import (
     ALONE,
@@ -140,8 +141,7 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
         take_in_few(state, players, arms, count)
         return 0
     if not SUMS:
-        for pull in range(count):
-            contribute(state, (arms[pull], players[pull]), constants)
+        contribute_pulled(state, players, arms, count, constants)
         for arm in range(state.pulled_at.size):
             if state.pulled_at[arm] == t:
                 add_contributions(state, arm, state.statistics[COUNT].shape[1])
@@ -156,6 +156,13 @@ def take_in_few(state, players, arms, count):
     for pull in range(count):
         if counts_at_once(state.statistics[COUNT][arms[pull], players[pull]]):
             copy_own(state.indexed, state.statistics, (arms[pull], players[pull]))
+
+
+@independent
+def contribute_pulled(state, players, arms, count, constants):
+    """Bring what each of these players adds to the shared numbers of an arm up to date."""
+    for pull in range(count):
+        contribute(state, (arms[pull], players[pull]), constants)
 
 
 def contribute(state, pair, constants):

@@ -91,10 +91,10 @@ def bound_draws(words, bounds, count, arms):
     for two in range(even_arms(arms) // 2):
         word_at, bound_at = np.uint64(WIDTH * (two + 1)), np.uint64(4 * WIDTH * two)
         for lane in range(lanes):
-            word, at = words[word_at + np.uint64(lane)], bound_at + np.uint64(lane)
-            bounds[at], bounds[at + ROW] = bounds_of(word & LOWER_HALF)
-            at += TWO_ROWS
-            bounds[at], bounds[at + ROW] = bounds_of(word >> UPPER_HALF)
+            at = bound_at + np.uint64(lane)
+            bounds[at], bounds[at + ROW] = bounds_of(words[word_at + np.uint64(lane)] & LOWER_HALF)
+            at = at + TWO_ROWS
+            bounds[at], bounds[at + ROW] = bounds_of(words[word_at + np.uint64(lane)] >> UPPER_HALF)
 
 
 def bound_indices(rough, tile_at, bounds, column, top, lanes, arms):
