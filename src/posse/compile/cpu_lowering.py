@@ -31,8 +31,8 @@ NO_INTERLEAVING = "llvm.loop.interleave.count", llvm.Constant(llvm.IntType(32), 
 MASKED_END = "llvm.loop.vectorize.predicate.enable", llvm.Constant(llvm.IntType(1), 1)
 NO_UNROLLING = ("llvm.loop.unroll.disable",)
 
-# Vectors as wide as there are, also on Intel's processors. They read and write numbers that lie apart one by one, as the
-# instructions for that are no faster.
+# The widest vectors that there are, also on Intel's processors, which read and write numbers that lie apart one by one:
+# the instructions for that are no faster.
 VECTORS = ",-prefer-256-bit,+prefer-no-gather,+prefer-no-scatter"
 
 DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number

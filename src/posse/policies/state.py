@@ -121,15 +121,16 @@ def count_reward(state, arm, player, reward, t):
         state.pulled_at[arm] = t
 
 
-ALL, PULLED = 2, 1  # whose indices a summary changes: those of all pairs, or of those pulled since the last one
+ALL, PULLED, FEW = 3, 2, 1  # pairs whose indices a round changes: see `share_round`
 
 
 def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
     """Bring what is shared up to date with round t, whose rewards are all counted.
 
     `players` and `arms` are those of the round's `count` pulls. `keep_seen` says that centers and scales are formed
-    later, so that what each player saw at its pull must be kept for them. If a summary was made, return ALL; or PULLED,
-    and leave it to the caller to take in those pairs' data.
+    later, so that what each player saw at its pull must be kept for them. Return whose indices a schedule changes: ALL
+    after a summary; PULLED if it says nothing new, which leaves it to the caller to take in those pairs' data; FEW if
+    pulls of the round count at once; or 0.
     """
     if SCHEDULED:
         state.summed[0] += count
@@ -138,8 +139,7 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
                 take_in_everything(state)
                 return ALL
             return PULLED
-        take_in_few(state, players, arms, count)
-        return 0
+        return FEW if take_in_few(state, players, arms, count) else 0
     if not SUMS:
         contribute_pulled(state, players, arms, count, constants)
         for arm in range(state.pulled_at.size):
@@ -152,10 +152,16 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
 
 
 def take_in_few(state, players, arms, count):
-    """Let pulls of a round count at once, before the next summary, where a player has few of an arm."""
+    """Let pulls of a round count at once, before the next summary, where a player has few of an arm.
+
+    Return whether there were any.
+    """
+    counted = False
     for pull in range(count):
         if counts_at_once(state.statistics[COUNT][arms[pull], players[pull]]):
             copy_own(state.indexed, state.statistics, (arms[pull], players[pull]))
+            counted = True
+    return counted
 
 
 @independent

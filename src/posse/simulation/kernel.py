@@ -19,7 +19,17 @@ from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
-from posse.policies.state import ALL, PULLED, count_reward, fade, fades_at, share_everything, share_round, shared_now
+from posse.policies.state import (
+    ALL,
+    FEW,
+    PULLED,
+    count_reward,
+    fade,
+    fades_at,
+    share_everything,
+    share_round,
+    shared_now,
+)
 from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import BERNOULLI, draw_bernoulli, draw_other
 from posse.schedule import CONCURRENT, activate
@@ -258,7 +268,7 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
         some_nan = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
         some_nan = evaluate_pulled(state, run, log_T, constants)
-    elif SCHEDULED:
+    elif SCHEDULED and changed == FEW:
         for pull in range(count):
             player, arm = players[pull], arms[pull]
             if counts_at_once(state.statistics[COUNT][arm, player]):
