@@ -231,7 +231,7 @@ class TestMemory:
         used = 0
         for last in (1, 3, 40, 200, 450, 700):
             run.advance(last)
-            run.settle()
+            run.refresh_all()
             log_T = math.log(max(last + 1, 2) if anytime else 700)
             for arm, player in np.ndindex(5, 9):
                 own = run.state.indexed[:2, arm, player] * (1.0, 2.0**-24)

@@ -16,7 +16,7 @@ from posse.policies.statistics import COUNT, SUM
 from posse.schedule import Concurrent, Fixed, Random, Sequential
 from posse.simulation import kernel
 from posse.simulation.engine import PolicyRun
-from posse.simulation.pick import put_rough, rough_place
+from posse.simulation.pick import put_rough, rough_at
 from posse.testing import example
 
 PLAYERS, ARMS, HORIZON = 4, 5, 40
@@ -78,7 +78,7 @@ def choices_of_the_simulator(policy, centers, scales, draws):
     state, run = made.state, made.run
     run.center[:], run.scale[:], run.active[:PLAYERS] = centers.T, scales.T, np.arange(PLAYERS)
     for arm, player in np.ndindex(run.center.shape) if run.rough.size else ():
-        put_rough(run.rough, rough_place(arm, player, ARMS), run.center[arm, player], run.scale[arm, player])
+        put_rough(run.rough, rough_at(arm, player, ARMS), run.center[arm, player], run.scale[arm, player])
     law = {"RANDOMISED": policy.randomised, "IMED": policy.law is Law.IMED, "BETA": policy.law is Law.BETA}
     choose = bind(kernel.choose, **law)
     counts = np.zeros((PLAYERS, ARMS))
