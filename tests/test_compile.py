@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from bindable import FACTOR, bind_me, closure, twice
 
-from posse.compile import Walk, bind, bind_all, fused
+from posse.compile import Walk, bind, bind_all, compiled_mode, cpu, fused
+from posse.compile.cache import cache_use, compiler_digest
 
 MINE = """
 from posse.policies import Policy
@@ -81,6 +82,17 @@ def test_the_cache_serves_the_same_policy_and_never_an_edited_one(tmp_path):
     after_edit = files(cache)
     assert after_edit.keys() > after_first.keys()
     assert {path.parent.parent for path in after_edit} > {path.parent.parent for path in after_first}
+
+
+@pytest.mark.skipif(not compiled_mode(), reason="nothing is compiled")
+def test_what_other_steps_of_the_compiler_made_is_not_used(tmp_path, monkeypatch):
+    """As if a version of posse with another `posse.compile` had used the same cache."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert len(compiler_digest()) == 64
+    for digest, kernels in (("these", 1), ("others", 2), ("these", 2)):
+        monkeypatch.setattr(cpu, "compiler_digest", lambda digest=digest: digest)
+        bind(twice)(1.0)
+        assert cache_use().kernels == kernels
 
 
 SMALL_RUN = """

@@ -7,13 +7,16 @@ import math
 import re
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numba.core import cgutils
+from numba.cpython.unsafe.tuple import tuple_setitem
 
 from posse.compile import CompileError, bind, compiled_mode, independent, masked, out_of_line
 from posse.compile.cpu_lowering import KernelLower
+from test_compile import python
 
 FLOATS = (0.25, -1.5, 4.0, 1e300)
 WHOLE = (3, -7, 2**40)
@@ -142,6 +145,46 @@ def test_each_mark_says_what_may_be_made_of_a_loop(monkeypatch, tmp_path):
     bind(all_loops)(np.ones(3))
     assert found == MARKS
     assert sorted(in_any_order) == ["few", "in_any_order"]
+
+
+def changed_at(first, position):
+    numbers = tuple_setitem((first, first + 1.0, first + 2.0, first + 3.0), position & 3, 0.25)
+    return numbers[0] + 2.0 * numbers[1] + 3.0 * numbers[2] + 5.0 * numbers[3]
+
+
+def root_of_changed(first, position):
+    return math.sqrt(changed_at(first / max(position * 1.0, 1.0), position))
+
+
+@independent
+def fill_with_changed(given, positions, found):
+    for number in range(given.size):
+        found[number] = root_of_changed(given[number], positions[number])
+
+
+def fill_and_change(given, positions, found):
+    fill_with_changed(given, positions, found)
+    return changed_at(given[0], positions[0])
+
+
+@pytest.mark.skipif(not compiled_mode(), reason="plain Python cannot change a tuple")
+def test_iterations_in_vectors_do_not_share_a_functions_own_table():
+    given, positions, found = np.linspace(0.0, 1.0, 40), np.arange(40)[::-1] // 3, np.zeros(40)
+    bind(fill_and_change)(given, positions, found)
+    for first, position, root in zip(given.tolist(), positions.tolist(), found.tolist(), strict=True):
+        scaled = first / max(position, 1.0)
+        numbers = [scaled, scaled + 1.0, scaled + 2.0, scaled + 3.0]
+        numbers[position & 3] = 0.25
+        assert root == math.sqrt(numbers[0] + 2.0 * numbers[1] + 3.0 * numbers[2] + 5.0 * numbers[3])
+
+
+def test_a_processor_that_numba_knows_nothing_of(tmp_path):
+    """For the one that it calls generic, it names no features."""
+    run = "from test_compile_lowering import few; import numpy as np; from posse.compile import bind\n"
+    run += "numbers = np.full(3, 4.0); bind(few)(numbers); print(numbers)"
+    assert python(run, Path(__file__).parent, NUMBA_CPU_NAME="generic", NUMBA_CACHE_DIR=str(tmp_path)) == (
+        "[0.25 0.25 0.25]\n"
+    )
 
 
 def half(x):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
 import shutil
 import threading
@@ -44,6 +46,13 @@ def clear_cache() -> CacheUse:
     for _, _, kernel in _kernels(before.folder):
         shutil.rmtree(kernel, ignore_errors=True)
     return before
+
+
+@functools.cache
+def compiler_digest() -> str:
+    """A digest of this package: what other steps of the compiler made is not used."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def kernel_folder(digest: str) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numba
 
-from posse.compile.cache import cached
+from posse.compile.cache import cached, compiler_digest
 from posse.compile.errors import watched
 from posse.compile.pipeline import CalleeCompiler, EntryCompiler, make_lean
 from posse.compile.walk import Walk
@@ -44,8 +44,8 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
     if not compiled_mode():
         return Walk(kernels, names).entries
     leave_scipy_alone("numba.np")
-    versions = {"numba": numba.__version__}  # so that two environments do not overwrite each other's kernels
-    walk = Walk(kernels, names, _compile_callee, OPTIONS | versions)
+    made_by = {"numba": numba.__version__, "posse": compiler_digest()}  # others do not overwrite each other's kernels
+    walk = Walk(kernels, names, _compile_callee, OPTIONS | made_by)
     jit = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
     return tuple(watched(cached(jit, walk.entries, walk.digest), "_compile_for_args", walk, what))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 from llvmlite.binding import llvm_version_info
-from llvmlite.ir.instructions import CallInstr, LoadInstr, StoreInstr
+from llvmlite.ir.instructions import AllocaInstr, CallInstr, GEPInstr, LoadInstr, StoreInstr
 from numba.core import cgutils, ir
 from numba.core.callconv import RETCODE_OK, CPUCallConv
 from numba.core.compiler_machinery import register_pass
@@ -33,7 +33,7 @@ NO_UNROLLING = ("llvm.loop.unroll.disable",)
 
 # The widest vectors that there are, also on Intel's processors, which read and write numbers that lie apart one by one:
 # the instructions for that are no faster.
-VECTORS = ",-prefer-256-bit,+prefer-no-gather,+prefer-no-scatter"
+VECTORS = "-prefer-256-bit", "+prefer-no-gather", "+prefer-no-scatter"
 
 DIRECT = (min, max, int)  # numba would compile a function of its own for each, and for each kind of number
 
@@ -118,6 +118,12 @@ class AccessGroup(llvm.values.MDValue):
         buf += ("distinct !{ }", "\n")
 
 
+def is_in_own_table(instruction: Any) -> bool:
+    """Whether it finds a position that is not known in advance, in memory of the function's own."""
+    own = isinstance(instruction, GEPInstr) and isinstance(instruction.pointer, AllocaInstr)
+    return own and not all(isinstance(each, llvm.Constant) for each in instruction.indices)
+
+
 class KernelLower(RecordLower, Lower):
     """The step to LLVM's form for the CPU, with what its vectors need."""
 
@@ -127,12 +133,19 @@ class KernelLower(RecordLower, Lower):
         return AccessGroup(self.module, (), name=str(len(self.module.metadata)))
 
     def lower_function_body(self) -> Any:
-        """Mark the function: what its vectors are like, and which reads and writes need not wait."""
+        """Mark the function: what its vectors are like, and which reads and writes need not wait.
+
+        A function with a table of its own, such as a tuple that numba changes at a computed position, gets an
+        instruction that does nothing. No loop around it becomes vectors, whose iterations would share the table.
+        """
         entry, function = super().lower_function_body(), self.func_ir.func_id.func
         attributes = self.function.attributes
         if not self.fndesc.inline and "x86_64" in self.module.triple and llvm_version_info >= (17,):
-            features = self.context.codegen()._tm_features + VECTORS
+            features = ",".join(filter(None, (self.context.codegen()._tm_features, *VECTORS)))
             set.add(attributes, f'"target-features"="{features}"')  # llvmlite knows only attributes without a value
+        if any(is_in_own_table(each) for block in self.function.blocks for each in block.instructions):
+            with self.builder.goto_entry_block():
+                self.builder.asm(llvm.FunctionType(llvm.VoidType(), ()), "", "", (), True)
         if hasattr(function, "independent"):
             for block in self.function.blocks:
                 for each in block.instructions:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numba
 
-from posse.compile.cache import cached, lock
+from posse.compile.cache import cached, compiler_digest, lock
 from posse.compile.errors import watched
 from posse.compile.pipeline import take_any_number
 from posse.compile.walk import Walk
@@ -29,8 +29,8 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", registers: int = RE
 
     if numba.config.ENABLE_CUDASIM:
         return cuda.jit(Walk([kernel], names).entries[0])
-    options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda"), "registers": registers}
-    walk = Walk([kernel], names, _compile_callee, options)
+    made_by = {"numba-cuda": metadata.version("numba-cuda"), "posse": compiler_digest(), "registers": registers}
+    walk = Walk([kernel], names, _compile_callee, CUDA_OPTIONS | made_by)
     entry = functools.partial(_compile_entry, registers)
     return watched(cached(entry, walk.entries, walk.digest), "compile", walk, what)[0]
 
