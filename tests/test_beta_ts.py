@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import mpmath
 import numpy as np
@@ -10,10 +11,15 @@ import pytest
 from scipy import special, stats
 from slow_races import beta_race
 
+import posse
 from posse.compile import bind
+from posse.normal import normal
 from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.beta_propensity import BETA_SCRATCH, fill_beta_propensities, stirling_error
+from posse.simulation import trace
+from posse.simulation.pick_beta import bound_gamma, bound_odds
 from posse.streams import SAMPLE, block
+from posse.streams import key as run_key
 
 
 def propensities(a, b):
@@ -100,3 +106,95 @@ class TestDraws:
         free, bounded = draws(2.0, 3.0, 3000), draws(2.0, 3.0, 3000, 0.5)
         assert np.array_equal(free[free > 0.5], bounded[free > 0.5])
         assert (bounded[free <= 0.5] <= 0.5).all()
+
+
+def single(number):
+    return np.float32(number)
+
+
+ROOTS = [math.sqrt(shape - 1 / 3) for shape in (1, 1.01, 1.5, 2, 3, 7, 30, 500, 1e5, 9e7)]
+SHAPES = [1.0, 1.25, 2.0, 5.0, 40.0, 3000.0, 1e6, 9e7, 1e9, 1e18]
+
+
+class TestBounds:
+    """Those by which most picks are made."""
+
+    @pytest.mark.parametrize("root", ROOTS, ids=lambda root: f"{root:.4g}")
+    def test_a_draw_that_is_surely_accepted_is(self, root):
+        """For the largest uniform number of which the bounds say so, at both ends of what the first bits leave open."""
+        bound, accepted, halves = bind(bound_gamma), 0, [0, 1, 65534, 65535, *range(7, 65536, 97)]
+        for half in halves:
+
+            def is_sure(uniform, half=half):
+                return bound(single(root), single(1 / root), np.uint32(half), np.uint32(uniform))[2]
+
+            below, above = -1, 65536
+            while above - below > 1:
+                middle = (below + above) // 2
+                below, above = (middle, above) if is_sure(middle) else (below, middle)
+            accepted += below + 1
+            for word in (0, 2**32 - 1):
+                w = normal(half, word, word) / (3 * root)
+                assert below < 0 or w > -1
+                if below >= 0:
+                    exponent = root**2 * (3 * math.log1p(w) - 3 * w + 1.5 * w**2 - w**3)
+                    assert (below + 1) / 65536 < math.exp(exponent), (half, below)
+        share = accepted / 65536 / len(halves)
+        assert share > (0.9 if root < 1 else 0.95), "few draws are sure"
+
+    def test_what_is_rejected_is_at_most_so_much(self):
+        """The series of the module, and one that is a hundredth smaller, which is too small."""
+        t = np.concatenate([-(10.0 ** np.arange(-3, 3)), np.linspace(0.01, 0.8, 80)])  # of negative w = −t
+        with mpmath.workdps(40):
+            w = [mpmath.mpf(-float(each)) for each in t]
+            exact = np.array([float((x**3 - 1.5 * x**2 + 3 * x - 3 * mpmath.log1p(x)) / x**4) for x in w])
+        t = np.maximum(t, 0)
+        series = 0.75 * (1 + 4 / 5 * t + 4 / 6 * t**2 + 2.05 * t**3)
+        assert (exact <= series * (1 + 1e-12)).all()
+        assert (exact > 0.99 * series).any()
+
+    @pytest.mark.parametrize("a", SHAPES)
+    def test_bounds_hold_both_draws(self, a):
+        bound, draw, chance = bind(bound_odds), bind(beta_draw), np.random.default_rng(int(a) % 1000)
+        closed = 0
+        for t in range(3000):
+            b = SHAPES[t % len(SHAPES)]
+            words = block(BLOCKS, 2, t, SAMPLE, (5, 7))
+            if t % 3 == 0:  # far out in the tails
+                tail = int(chance.integers(0, 40)) ^ (0xFFFF if t % 2 else 0)
+                words = (tail << 16 | words[0] & 0xFFFF, *words[1:])
+            roots = [single(math.sqrt(shape - 1 / 3)) for shape in (a, b)]
+            lower, upper = bound(*roots, np.uint32(words[0]), np.uint32(words[3]))
+            value = draw(a, b, -math.inf, words, 1, 2, t, (5, 7))
+            if upper < 1e38:
+                closed += 1
+                lower = lower if lower < 1e38 else 1e9
+                assert lower / (1 + lower) <= value <= upper / (1 + upper), (b, words)
+            else:
+                assert lower == 0
+        assert closed > 900 if a < 1e8 else closed == 0
+
+    @pytest.mark.parametrize("factor", [1.0, 1e4, 1e9])
+    def test_picks_are_those_of_all_draws(self, factor):
+        """Where laws are narrow and alike, and where bounds hold nothing."""
+
+        @dataclass(frozen=True)
+        class NarrowTS(posse.BetaTS):
+            factor: float = 1.0
+
+            @staticmethod
+            def index(n, s, factor):
+                return 1.0 + factor * s, 1.0 + factor * (n - s)
+
+        problem, horizon = posse.Problem(np.full((5, 7), 0.9)), 60
+        run = trace(problem, NarrowTS(factor=factor), horizon, seed=3)
+        key, wrong = run_key(3, problem.stream, 0), 0
+        for t in range(1, horizon + 1):
+            for player in range(5):
+                laws = zip(run.centers[t - 1, player], run.scales[t - 1, player], strict=True)
+                values = [
+                    beta_draw(a, b, -math.inf, block(arm * BLOCKS, player, t, SAMPLE, key), arm, player, t, key)
+                    for arm, (a, b) in enumerate(laws)
+                ]
+                wrong += values[run.arms[t - 1, player]] < max(values)
+        assert wrong == 0

@@ -16,13 +16,14 @@ from posse.bench.report import BenchFigure, Rows
 from posse.bench.setting import ARMS, PLAYERS, Stopwatch, timed
 from posse.compile import bind
 from posse.generate import structured, subpar, uniform
-from posse.policies import Policy
+from posse.policies import Law, Policy
 from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
 from posse.simulation.engine import PolicyRun
 from posse.simulation.pick import WIDTH, draw_words
+from posse.simulation.pick_beta import draw_beta_words
 
 SUBPAR_COUNTS = (0, 5, 8)
 PIECES = 50
@@ -38,16 +39,19 @@ def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
     """Time a policy's rounds, NumPy's draws and the bare random words, piece by piece in turns."""
     generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
 
-    def normals() -> None:
+    def draws() -> None:
         for _ in range(NUMPY_DRAWS):
-            generator.standard_normal(out=out)
+            if policy.law is Law.BETA:
+                generator.beta(run.run.center, run.run.scale)
+            else:
+                generator.standard_normal(out=out)
 
     for n_subpar in SUBPAR_COUNTS:
         run = new_run(subpar(n_subpar, seed=1)[0], policy, horizon)
         words = _word_draws(run, horizon // PIECES)
         for piece in range(PIECES):
             watch.time((policy, "rounds", n_subpar, piece), run.advance, horizon * (piece + 1) // PIECES)
-            watch.time((policy, "normals", n_subpar, piece), normals)
+            watch.time((policy, "draws", n_subpar, piece), draws)
             watch.time((policy, "words", n_subpar, piece), words)
 
 
@@ -55,27 +59,33 @@ def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Ma
     """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
     player_rounds, drawn = PLAYERS * horizon, len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
     rows: Rows = {}
-    numpy_ns, floor_ns = [], []
+    numpy_ns: dict[str, float] = {}
+    floor_ns: dict[str, float] = {}
     for policy in policies:
         costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
         ns = float(np.mean(costs))
-        numpy_ns.append(watch.total(policy, "normals") / drawn * 1e9)
-        floor_ns.append(watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9)
+        law = "Beta" if policy.law is Law.BETA else "normal"
+        draws_ns = watch.total(policy, "draws") / drawn * 1e9
+        numpy_ns[law] = min(numpy_ns.get(law, math.inf), draws_ns)
+        words_ns = watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9
+        floor_ns[law] = max(floor_ns.get(law, 0.0), words_ns)
         rows[policy.label] = {
             "ns": BenchFigure(ns),
-            "of NumPy": BenchFigure(ns / numpy_ns[-1], most=bars.get(type(policy).__name__)),
-            "of floor": BenchFigure(ns / floor_ns[-1]),
+            "of NumPy": BenchFigure(ns / draws_ns, most=bars.get(type(policy).__name__)),
+            "of floor": BenchFigure(ns / words_ns),
             **{f"ns at {v}": BenchFigure(cost) for v, cost in zip(SUBPAR_COUNTS, costs, strict=True)},
         }
-    rows[f"NumPy's {ARMS} normal draws"] = {"ns": BenchFigure(min(numpy_ns))}
-    rows["the floor: random words alone"] = {"ns": BenchFigure(max(floor_ns))}
+    for law, ns in numpy_ns.items():
+        rows[f"NumPy's {ARMS} {law} draws"] = {"ns": BenchFigure(ns)}
+        rows[f"the floor: random words of {law} draws alone"] = {"ns": BenchFigure(floor_ns[law])}
     return rows
 
 
-def draw_only(words: Any, players: Any, rounds: Any, times: int, key: Any) -> None:
-    """Draw the random words of these places so many times, and do nothing else."""
+def draw_only(words: Any, beta_words: Any, players: Any, rounds: Any, times: int, key: Any) -> None:
+    """Draw the random words of these players and rounds so many times, and do nothing else."""
     for _ in range(times):
         draw_words(words, players, rounds, players.size, key)
+        draw_beta_words(beta_words, players, rounds, players.size, beta_words.size // (2 * WIDTH), key)
 
 
 _compiled = functools.cache(bind)
@@ -85,7 +95,7 @@ def _word_draws(run: PolicyRun, rounds: int) -> Callable[[], None]:
     """The floor: the random words that the policy needs, drawn as the kernel draws them."""
     together = WIDTH // PLAYERS  # rounds whose words are drawn at once
     players = np.tile(np.arange(PLAYERS, dtype=run.run.active.dtype), together)
-    arrays = run.run.words.copy(), players, np.repeat(np.arange(1, together + 1), PLAYERS)
+    arrays = run.run.words.copy(), run.run.beta_words.copy(), players, np.repeat(np.arange(1, together + 1), PLAYERS)
     floor = _compiled(draw_only)
     floor(*arrays, 1, run.key)
     return lambda: floor(*arrays, -(-rounds // together), run.key)

@@ -21,7 +21,8 @@ HORIZON = setting.HORIZON
 
 # The most time that a policy may take, as a share of NumPy's draws.
 POLICY_BARS: dict[str, float] = {
-    **dict.fromkeys(("RobustAggTS", "RobustAggTSV", "HierTS", "IndTS", "IndTSV"), 0.15),
+    **dict.fromkeys(("RobustAggTS", "RobustAggTSV", "HierTS", "IndTS", "IndTSV", "BetaTS"), 0.15),
+    **dict.fromkeys(("LinTS", "MixedTS", "TreeTS"), 0.15),
     **dict.fromkeys(("PosseTS", "RobustPosseTS"), 0.20),
     **dict.fromkeys(("RobustAgg", "NaiveAgg"), 0.40),
     "IndUCB": 0.15,

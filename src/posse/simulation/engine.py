@@ -62,7 +62,7 @@ def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) 
     unsigned = np.uint64  # for what looks up others: a signed number might count from the end, which takes a check
     slots = whole_vectors(max(players, WIDTH), LANES)
     blocks = (arms + 9) // 8 if policy.randomised and policy.law is not Law.BETA else 1  # of four random words
-    rows = 2 * even_arms(arms) * WIDTH if policy.law is Law.NORMAL else 0
+    rows = 2 * even_arms(arms) * WIDTH if policy.law is not Law.IMED else 0
     return {
         "center": (np.float64, (arms, players)),
         "scale": (np.float64, (arms, players)),
@@ -77,7 +77,7 @@ def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) 
         "bounds": (np.float32, (rows + DRAW_LANES,)),
         "rough": (np.float32, ((-(-players // WIDTH) + 1) * rows,)),
         "top": (np.float32, (4 * WIDTH,)),
-        "beta_words": (np.int64, (4, arms if policy.law is Law.BETA else 0)),
+        "beta_words": (np.uint32, (2 * arms * WIDTH + DRAW_LANES if policy.law is Law.BETA else 0,)),
         "uncounted": (np.int64, (2, arms, players)),
         "offset": (np.float64, (players,)),
         "late_count": (np.int64, (delay + batch,)),
@@ -145,7 +145,8 @@ class PolicyRun:
         sizes = problem.players, problem.arms, coded.columns.shape[1], coded.part_of.size
         known = state_shapes(policy, used_statistics(type(policy)), *sizes)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))
-        arrays["rough"].reshape(-1, 2, WIDTH)[:, 0] = LOWEST  # an arm that is there only to make pairs never wins
+        if policy.law is Law.NORMAL:
+            arrays["rough"].reshape(-1, 2, WIDTH)[:, 0] = LOWEST  # an arm that is there only to make pairs never wins
         arrays = {"indexed": arrays["statistics"]} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.run = kernel.Run(**{name: arrays[name] for name in kernel.Run._fields})

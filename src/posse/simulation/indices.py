@@ -13,6 +13,7 @@ from posse.policies.bound import AT_OWN_PULL, BETA, IMED, copy_own, expected_at,
 from posse.policies.state import see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
 from posse.simulation.pick import FAR, NEAR, ROW, WIDTH, put_rough, rough_at
+from posse.simulation.pick_beta import root_of_shape
 
 BOUND_FOR_EACH_POLICY = True
 
@@ -37,7 +38,9 @@ def form(state, run, arm, player, at, shared, log_T, constants):
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
     numbers = own, shared, known, expected_at(state.of_pair, (arm, player)), players, arms, log_T, constants
     run.center[arm, player], run.scale[arm, player] = center, scale = index_of(*numbers)
-    if not (BETA or IMED):
+    if BETA:
+        run.rough[at], run.rough[at + ROW] = root_of_shape(center), root_of_shape(scale)
+    elif not IMED:
         run.rough[at], run.rough[at + ROW] = center, scale  # no call, so that an error names the index
     return not (abs(center) <= LARGE and abs(scale) <= LARGE)  # so if one is NaN
 

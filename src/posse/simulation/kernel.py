@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from posse.compile import out_of_line
-from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
@@ -42,7 +41,8 @@ from posse.simulation.indices import (
     evaluate_rarely,
 )
 from posse.simulation.pick import WIDTH, bound_draws, draw_words, gather_rough, pick
-from posse.streams import MAX_ROUND, SAMPLE, block
+from posse.simulation.pick_beta import draw_beta_words, pick_beta
+from posse.streams import MAX_ROUND
 
 BOUND_FOR_EACH_POLICY = True
 
@@ -77,7 +77,7 @@ class Run(NamedTuple):
     bounds: np.ndarray
     rough: np.ndarray
     top: np.ndarray
-    beta_words: np.ndarray  # [word, arm], where indices are Beta draws
+    beta_words: np.ndarray  # the same where indices are Beta draws
     uncounted: np.ndarray  # [2, arm, player], pulls and reward sums that statistics lack: late ones and forgotten ones
     offset: np.ndarray  # [player], regret beyond pulls · gaps of the round, because gaps were others before
     late_count: np.ndarray  # [row], how many rewards of a round are late; the next three go with it
@@ -351,17 +351,18 @@ def choose(state, run, begin, end, slots, t, key):
             draw(run, start, min(start + WIDTH, slots), key)
         stop = min(start + WIDTH, end)
         players, arms = run.active[start:stop], run.arms[start - begin : stop - begin]
-        if BETA:
-            choose_by_beta(state, run, players, arms, t, key)
-        elif IMED:
+        if IMED:
             for pull in range(players.size):
                 player = players[pull]
                 arms[pull] = least_evidence(run.center[:, player], run.scale[:, player])
         else:
             tile_at = gather_rough(run.rough, players, run.center.shape[0])
-            column = np.uint64(start % WIDTH)
-            tables = run.rough, tile_at, run.words, run.bounds, column, run.top, run.center, run.scale
-            pick(*tables, players, arms, t, key)
+            words = run.beta_words if BETA else run.words
+            tables = run.rough, tile_at, words, run.bounds, np.uint64(start % WIDTH), run.top, run.center, run.scale
+            if BETA:
+                pick_beta(*tables, state.statistics[COUNT], players, arms, t, key)
+            else:
+                pick(*tables, players, arms, t, key)
 
 
 @out_of_line
@@ -371,29 +372,7 @@ def draw(run, start, stop, key):
     reward_words = run.reward_words[start:stop]
     for number in range(stop - start):
         reward_words[number] = run.words[number]
-    if RANDOMISED and not BETA:
+    if BETA:
+        draw_beta_words(run.beta_words, run.active[start:], run.rounds[start:], stop - start, run.center.shape[0], key)
+    elif RANDOMISED:
         bound_draws(run.words, run.bounds, stop - start, run.center.shape[0])
-
-
-def choose_by_beta(state, run, players, arms, t, key):
-    """Pick arms where indices are Beta draws, `center` and `scale` their a and b."""
-    pulls, words = state.statistics[COUNT], run.beta_words
-    for pull in range(players.size):
-        player = players[pull]
-        for arm in range(pulls.shape[0]):
-            words[0, arm], words[1, arm], words[2, arm], words[3, arm] = block(arm * BLOCKS, player, t, SAMPLE, key)
-        first = 0  # the arm pulled most, whose index is likely to be the largest, makes the floor
-        for arm in range(pulls.shape[0]):
-            first = arm if pulls[arm, player] > pulls[first, player] else first
-        best, highest = first, beta_index(run, first, player, -math.inf, t, key)
-        for arm in range(pulls.shape[0]):
-            value = beta_index(run, arm, player, highest, t, key) if arm != first else -math.inf
-            best = arm if value > highest else best
-            highest = max(highest, value)
-        arms[pull] = best
-
-
-def beta_index(run, arm, player, floor, t, key):
-    """The index of an arm if it is above the floor, else anything up to the floor."""
-    words = run.beta_words[0, arm], run.beta_words[1, arm], run.beta_words[2, arm], run.beta_words[3, arm]
-    return beta_draw(run.center[arm, player], run.scale[arm, player], floor, words, arm, player, t, key)

@@ -16,7 +16,7 @@ import numpy as np
 
 from posse.compile import fused, independent, out_of_line
 from posse.normal import bounds_of, normal
-from posse.policies.bound import RANDOMISED
+from posse.policies.bound import BETA, RANDOMISED
 from posse.streams import DRAW, REFINE, block
 
 BOUND_FOR_EACH_POLICY = True
@@ -112,23 +112,29 @@ def bound_indices(rough, tile_at, bounds, column, top, lanes, arms):
 
 
 @independent
-def bound_two_arms(rough, first_center_at, bounds, first_drawn_at, top, lanes, arm):
+def bound_two_arms(rough, first_center_at, bounds, first_bounds_at, top, lanes, arm):
     """Let an arm and the next one count for `top`."""
     for lane in range(lanes):
         at = np.uint64(lane)
         best = top[at], top[at + ROW], top[at + TWO_ROWS], top[at + THREE_ROWS]
-        center_at, drawn_at = first_center_at + at, first_drawn_at + at
-        best = better(best, arm, rough[center_at], rough[center_at + ROW], bounds[drawn_at], bounds[drawn_at + ROW])
-        center_at, drawn_at = center_at + TWO_ROWS, drawn_at + TWO_ROWS
-        best = better(best, arm + 1, rough[center_at], rough[center_at + ROW], bounds[drawn_at], bounds[drawn_at + ROW])
+        center_at, bounds_at = first_center_at + at, first_bounds_at + at
+        best = better(best, arm, *bound_index(rough, center_at, bounds, bounds_at))
+        best = better(best, arm + 1, *bound_index(rough, center_at + TWO_ROWS, bounds, bounds_at + TWO_ROWS))
         top[at], top[at + ROW], top[at + TWO_ROWS], top[at + THREE_ROWS] = best
 
 
 @fused
-def better(best, arm, center, scale, low, high):
-    """`best` with one arm more."""
+def bound_index(rough, center_at, bounds, bounds_at):
+    """A lower and an upper bound of an index, from bounds of the draw, or as they are for Beta draws."""
+    if BETA:
+        return bounds[bounds_at], bounds[bounds_at + ROW]
+    center, scale = rough[center_at], rough[center_at + ROW]
+    return center + scale * bounds[bounds_at], center + scale * bounds[bounds_at + ROW]
+
+
+def better(best, arm, lower, upper):
+    """`best` with one arm more, whose index has these bounds."""
     floor, highest, second, winner = best
-    lower, upper = center + scale * low, center + scale * high
     winner = np.float32(arm) if upper > highest else winner
     return max(floor, lower), max(highest, upper), max(second, min(highest, upper)), winner
 
@@ -138,16 +144,23 @@ def is_open(floor, second):
     return second + ROUNDING * abs(second) + TINY >= floor - ROUNDING * abs(floor) or floor >= NEAR
 
 
-def pick(rough, tile_at, words, bounds, column, top, center, scale, players, arms, t, key):
-    """Write the arm with the largest index for each of these players into `arms`, by bounds where they decide."""
-    count = center.shape[0]
+def pick_by_bounds(rough, tile_at, bounds, column, top, players, arms, count):
+    """Write the arm that is likely to have the largest index of `count` into `arms`, for each of these players.
+
+    Return whether bounds leave any of them open.
+    """
     bound_indices(rough, tile_at, bounds, column, top, whole_vectors(players.size, LANES), count)
     some_open = False
     for lane in range(players.size):
         at = np.uint64(lane)
         arms[lane] = np.uint64(np.int32(top[at + THREE_ROWS]))
         some_open |= is_open(top[at], top[at + TWO_ROWS])
-    if some_open:
+    return some_open
+
+
+def pick(rough, tile_at, words, bounds, column, top, center, scale, players, arms, t, key):
+    """Write the arm with the largest index for each of these players into `arms`, by bounds where they decide."""
+    if pick_by_bounds(rough, tile_at, bounds, column, top, players, arms, center.shape[0]):
         for lane in range(players.size):
             at = np.uint64(lane)
             floor = top[at]
@@ -169,7 +182,7 @@ def pick_exactly(rough, center_at, words, bounds, drawn_at, floor, center, scale
     best_index = -math.inf
     for arm in range(center.shape[0]):
         row = np.uint64(2 * WIDTH * arm)
-        upper = rough[center_at + row] + rough[center_at + row + ROW] * bounds[drawn_at + row + ROW]
+        _, upper = bound_index(rough, center_at + row, bounds, drawn_at + row)
         if upper + ROUNDING * abs(upper) + TINY >= floor:
             value = center[arm, player]
             if RANDOMISED:
