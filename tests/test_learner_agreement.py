@@ -17,6 +17,7 @@ from posse.schedule import Concurrent, Fixed, Random, Sequential
 from posse.simulation import kernel
 from posse.simulation.engine import PolicyRun
 from posse.simulation.pick import put_rough, rough_at
+from posse.simulation.pick_beta import root_of_shape
 from posse.testing import example
 
 PLAYERS, ARMS, HORIZON = 4, 5, 40
@@ -74,12 +75,13 @@ def test_a_batch_is_one_round_and_not_several():
 
 def choices_of_the_simulator(policy, centers, scales, draws):
     """How often the simulator's own code pulls each arm in a state, [player, arm]."""
-    made = PolicyRun(PROBLEM, policy, Concurrent(), HORIZON, seed=0)
+    made, is_beta = PolicyRun(PROBLEM, policy, Concurrent(), HORIZON, seed=0), policy.law is Law.BETA
     state, run = made.state, made.run
     run.center[:], run.scale[:], run.active[:PLAYERS] = centers.T, scales.T, np.arange(PLAYERS)
     for arm, player in np.ndindex(run.center.shape) if run.rough.size else ():
-        put_rough(run.rough, rough_at(arm, player, ARMS), run.center[arm, player], run.scale[arm, player])
-    law = {"RANDOMISED": policy.randomised, "IMED": policy.law is Law.IMED, "BETA": policy.law is Law.BETA}
+        numbers = run.center[arm, player], run.scale[arm, player]
+        put_rough(run.rough, rough_at(arm, player, ARMS), *map(root_of_shape, numbers) if is_beta else numbers)
+    law = {"RANDOMISED": policy.randomised, "IMED": policy.law is Law.IMED, "BETA": is_beta}
     choose = bind(kernel.choose, **law)
     counts = np.zeros((PLAYERS, ARMS))
     for t in range(1, draws + 1):

@@ -10,7 +10,7 @@ BLOCKS = 1 << 12  # for each arm
 
 
 def beta_draw(a, b, floor, words, arm, player, t, key):
-    """A Beta(a, b) draw for a, b >= 1, exact if it is above the floor; otherwise the floor is returned.
+    """A Beta(a, b) draw for a, b >= 1, exact if it is above the floor; otherwise anything up to the floor.
 
     It is X / (X + Y) of two Gamma draws. `words` are those of the arm's first block, with a first attempt at both: 16
     bits that bound each normal draw by table, 32 more, and 16 for each uniform one. Most draws are settled by bounds.

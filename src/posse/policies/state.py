@@ -56,7 +56,7 @@ class State(NamedTuple):
     indexed: np.ndarray  # int64 [statistic, arm, player], the statistics that are in the indices
     seen: np.ndarray  # float64 [number, arm, player], the shared numbers as the player last saw them, at its own pull
     summed: np.ndarray  # int64 [3], everybody's pulls now and at the last summary, and how many players it had
-    pulled_at: np.ndarray  # int64 [arm], the last round in which anybody pulled it, where it matters
+    pulled_at: np.ndarray  # int64 [arm], the last round in which anybody's pull of it counted, where it matters
     work: np.ndarray  # float64 [row, number], scratch of the summary
 
 

@@ -21,9 +21,10 @@ LARGE = float(NEAR)
 
 
 def evaluate(state, run, arm, player, shared, log_T, constants):
-    """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
+    """Form a pair's center and scale, from what is shared of the arm; return whether one is NaN."""
     at = rough_at(arm, player, run.center.shape[0])
-    return form(state, run, arm, player, at, shared, log_T, constants) and check_large(run, arm, player)
+    is_large = form(state, run, arm, player, at, shared, log_T, constants)
+    return is_large and check_large(run, arm, player)
 
 
 @out_of_line
@@ -41,7 +42,7 @@ def form(state, run, arm, player, at, shared, log_T, constants):
     if BETA:
         run.rough[at], run.rough[at + ROW] = root_of_shape(center), root_of_shape(scale)
     elif not IMED:
-        run.rough[at], run.rough[at + ROW] = center, scale  # no call, so that an error names the index
+        run.rough[at], run.rough[at + ROW] = center, scale  # not by `put_rough`, so that an error names the index
     return not (abs(center) <= LARGE and abs(scale) <= LARGE)  # so if one is NaN
 
 
@@ -84,7 +85,7 @@ def form_side_by_side(state, run, arm, first, count, shared, log_T, constants):
 
 
 def evaluate_pairs(state, run, players, arms, count, log_T, constants):
-    """Form the centers and scales of so many pulled pairs, from what is shared now; return whether one is NaN."""
+    """Form the centers and scales of `count` pulled pairs, from what is shared now; return whether one is NaN."""
     some_nan = False
     some_large = form_pairs(state, run, players, arms, count, log_T, constants)
     for pull in range(count if some_large else 0):
@@ -94,7 +95,7 @@ def evaluate_pairs(state, run, players, arms, count, log_T, constants):
 
 @independent
 def form_pairs(state, run, players, arms, count, log_T, constants):
-    """Form the centers and scales of so many pulled pairs; return whether any need `check_large`."""
+    """Form the centers and scales of `count` pulled pairs; return whether any need `check_large`."""
     some_large = False
     for pull in range(count):
         player, arm = players[pull], arms[pull]

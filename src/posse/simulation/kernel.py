@@ -1,12 +1,13 @@
-"""The round loop: plain Python that is compiled once for each policy class.
+"""The round loop: plain Python that is compiled for each policy class, and once more for runs that are TIMED.
 
 A round has five steps: who is active, which is drawn for several rounds at once; their centers and scales, if others'
 data or the round changed them; which arms they pull; what that earns; and what is shared, with the centers and scales
 that it changes. `posse.policies.state` says how a reward changes what is known. Names from `posse.policies.bound` are
-constants and functions of the policy, fixed when it is compiled: `if BETA` costs nothing when a run is made.
+constants and functions of the policy: `if BETA` is decided when the loop is compiled, and costs a run nothing.
 
 Shapes are named by what they are counted by. A *slot* is one player in one of the rounds that were drawn ahead, and a
-*pull* one active player in the current round, both in order of the players.
+*pull* one active player in the current round, both in order of the players. A problem's arrays begin with the
+player, those of a run with the arm, so that players are side by side.
 """
 
 import math
@@ -46,7 +47,7 @@ from posse.streams import MAX_ROUND
 
 BOUND_FOR_EACH_POLICY = True
 
-TIMED = False  # bound for each run: means change, rewards are late, or the policy forgets
+TIMED = False  # means change, rewards are late, or the policy forgets; set by `posse.simulation.engine.kernels`
 
 
 class Environment(NamedTuple):
@@ -64,8 +65,8 @@ class Environment(NamedTuple):
 class Run(NamedTuple):
     """What a run has beside what the policy knows: centers and scales, and the current round."""
 
-    center: np.ndarray  # [arm, player]
-    scale: np.ndarray  # [arm, player]
+    center: np.ndarray  # [arm, player], of an index center + scale · normal; a of a Beta law; for IMED the mean
+    scale: np.ndarray  # [arm, player]; b of a Beta law; for IMED the pulls
     refreshed_at: np.ndarray  # [player], the last round whose data is in its indices, where players may miss one
     active: np.ndarray  # [slot], the players of the current round and some that follow
     rounds: np.ndarray  # [slot], the round of each
@@ -73,14 +74,14 @@ class Run(NamedTuple):
     begins: np.ndarray  # [round], the first slot of each of these rounds, and the first that is free
     arms: np.ndarray  # [pull], the arm
     rewards: np.ndarray  # [pull], what it earns, in grid steps
-    words: np.ndarray  # random words, and what follows from them: flat tables of `posse.simulation.pick`
-    bounds: np.ndarray
-    rough: np.ndarray
-    top: np.ndarray
-    beta_words: np.ndarray  # the same where indices are Beta draws
+    words: np.ndarray  # random words for rewards and normal draws; this and the next four are flat tables of `pick`
+    beta_words: np.ndarray  # random words for Beta draws
+    bounds: np.ndarray  # of normal draws; for Beta laws of X / Y
+    rough: np.ndarray  # centers and scales in single precision; for Beta laws the roots of their shapes
+    top: np.ndarray  # what `bound_indices` finds
     uncounted: np.ndarray  # [2, arm, player], pulls and reward sums that statistics lack: late ones and forgotten ones
     offset: np.ndarray  # [player], regret beyond pulls · gaps of the round, because gaps were others before
-    late_count: np.ndarray  # [row], how many rewards of a round are late; the next three go with it
+    late_count: np.ndarray  # [row], how many late rewards of a round are kept in its row of the next three
     late_players: np.ndarray  # [row, pull]
     late_arms: np.ndarray  # [row, pull]
     late_rewards: np.ndarray  # [row, pull]
@@ -113,8 +114,8 @@ def log_of(t, clock):
 def advance(state, run, environment, participation, constants, key, clock, measures, is_new, first, last):
     """Play rounds `first` … `last`, with the regret at checkpoints; return how many were active in the last round.
 
-    A new run forms every center and scale first. All of it is one compiled call, because between calls Python
-    runs only one thread at a time. Return −1 as soon as a center or scale is not a number.
+    A new run forms every center and scale first. All of it is one compiled call: between calls, Python's lock lets one
+    thread run at a time. Return −1 as soon as a center or scale is not a number.
     """
     if is_new:
         share_everything(state, log_of(1, clock), constants)
@@ -154,7 +155,8 @@ def end_of_stretch(starts, change, half_life, first):
     """The last round of the stretch from `first` on: means change after it, or something is forgotten at its end."""
     last = starts[change] - 1 if change < starts.size else MAX_ROUND
     if half_life > 0:
-        last = min(last, -(-(STEPS * (first - 1) // half_life + 1) * half_life // STEPS))
+        step = STEPS * (first - 1) // half_life + 1
+        last = min(last, -(-step * half_life // STEPS))  # rounded up
     return last
 
 
@@ -201,12 +203,12 @@ def play(state, run, environment, participation, constants, key, clock, first, l
             count = end - begin
             active, reward_words = run.active[begin:end], run.reward_words[begin:end]
             log_T = log_of(t, clock)
-            # 2. their centers and scales, if that is not done at pulls or by a schedule alone
+            # 2. their centers and scales: with `anytime`, or if others' pulls change them at once
             refreshes = clock.anytime or not (AT_OWN_PULL or SCHEDULED)
             if refreshes and refresh_active(state, run, active, concurrent, t, clock.anytime, log_T, constants):
                 return -1
             choose(state, run, begin, end, run.begins[ahead], t, key)  # 3. which arms they pull; fills `reward_words`
-            earn(run, environment, active, reward_words, t, key)  # 4. what that earns, and when it counts
+            earn(run, environment, active, reward_words, t, key)  # 4. what that earns, which counts now or later
             if TIMED:
                 keep_late(run, active, t)
                 arrived = count_late(state, run, clock.delay, clock.batch, t)
@@ -259,10 +261,15 @@ def activate_ahead(run, participation, first, last, key):
 
 
 def learn(state, run, players, arms, count, t, anytime, log_T, constants):
-    """Share what was counted, and form the centers and scales that it changes; return whether one is NaN."""
+    """Share what was counted, and form the centers and scales that it changes; return whether one is NaN.
+
+    With `anytime` they are formed before they are used.
+    """
     some_nan = False
     changed = share_round(state, players, arms, count, t, anytime, log_T, constants)
-    if AT_OWN_PULL and not anytime:
+    if anytime:
+        return False
+    if AT_OWN_PULL:
         some_nan = evaluate_pairs(state, run, players, arms, count, log_T, constants)
     elif SCHEDULED and changed == ALL:
         some_nan = evaluate_all(state, run, log_T, constants)
@@ -334,21 +341,22 @@ def refresh_active(state, run, active, concurrent, t, anytime, log_T, constants)
 def refresh_all(state, run, clock, t, constants):
     """Bring every center and scale up to date, as round t will use them; for traces."""
     if AT_OWN_PULL and not clock.anytime:
-        return  # they are
+        return  # they already are
     log_T = log_of(t, clock)
     for arm in range(run.center.shape[0]):
         for player in range(run.center.shape[1]):
             evaluate_as_seen(state, run, np.uint64(arm), np.uint64(player), log_T, constants)
 
 
-def choose(state, run, begin, end, slots, t, key):
-    """Write the arms of the players in slots `begin` … `end` − 1 into `arms`; `slots` are in use by all rounds ahead.
+def choose(state, run, begin, end, slot_count, t, key):
+    """Write the arms of the players in slots `begin` … `end` − 1 into `arms`.
 
-    Random words are drawn once for all rounds that stand together, and for WIDTH slots at a time.
+    Rounds ahead use `slot_count` slots. Random words are drawn once for all rounds that stand together, and for WIDTH
+    slots at a time.
     """
     for start in range(begin, end, WIDTH):
         if start % WIDTH == 0:
-            draw(run, start, min(start + WIDTH, slots), key)
+            draw(run, start, min(start + WIDTH, slot_count), key)
         stop = min(start + WIDTH, end)
         players, arms = run.active[start:stop], run.arms[start - begin : stop - begin]
         if IMED:

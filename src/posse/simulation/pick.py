@@ -3,7 +3,7 @@
 The first 16 bits of an arm's draw bound it from below and above (`posse.normal.bounds_of`), and so bound the arm's
 index. If only one arm's upper bound reaches the largest lower bound, that arm has won; this settles all but about one
 of 1,000 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
-precision. So the pick is always the one that computing every index would give, ties to the lowest arm included.
+precision. So the pick is always the one that computing every index would give, with ties to the lowest arm.
 
 Tables here are flat, in rows of WIDTH *lanes*, a player in each. The compiler knows WIDTH, and can therefore tell that
 rows do not overlap, which it must to vectorise. `at`, or a name with it, is a position in such a table. It is unsigned:
@@ -23,15 +23,17 @@ BOUND_FOR_EACH_POLICY = True
 
 WIDTH = 128
 ROW, TWO_ROWS, THREE_ROWS = np.uint64(WIDTH), np.uint64(2 * WIDTH), np.uint64(3 * WIDTH)
-LANES = 8  # so many lanes are picked at once, whether they are in use or not
-DRAW_LANES = 16  # in so many lanes draws are bounded at once
+LANES = 8  # of one vector, when words are drawn and arms are picked; all of them, whether they are in use or not
+DRAW_LANES = 16  # of one vector, when draws are bounded
 
 LOWEST = np.float32(-3e38)
-FAR = np.float32(3e38)  # the center of an arm whose own, or whose scale, is not below NEAR: it is compared exactly
+FAR = np.float32(
+    3e38
+)  # the center of an arm whose own, or whose scale, is beyond NEAR: all arms are then compared exactly
 NEAR = np.float32(1e30)
-ROUNDING = np.float32(2.0**-21)  # several times the relative error of a bound; what scales it is in the bounds of draws
+ROUNDING = np.float32(2.0**-21)  # several times the relative error of a bound; that of scale · bound is in `bounds_of`
 TINY = np.float32(1e-30)
-LOWER_HALF, UPPER_HALF = np.uint32(0xFFFF), np.uint32(16)
+LOWER_MASK, UPPER_SHIFT = np.uint32(0xFFFF), np.uint32(16)
 
 
 def even_arms(arms):
@@ -40,7 +42,7 @@ def even_arms(arms):
 
 
 def whole_vectors(count, lanes):
-    """So many lanes, rounded up to whole vectors."""
+    """A number of lanes, rounded up to whole vectors."""
     return (count + lanes - 1) // lanes * lanes
 
 
@@ -51,7 +53,7 @@ def rough_at(arm, player, arms):
 
 
 def gather_rough(rough, players, arms):
-    """Where the rough centers of these players begin, side by side; unless they are, copy them to a last tile."""
+    """Where the rough centers of these players begin. They are copied to the last tile if they are not side by side."""
     first, last = players[0], players[players.size - 1]
     if np.int64(last - first) == players.size - 1 and first // ROW == last // ROW:
         return rough_at(np.uint64(0), first, arms)
@@ -69,7 +71,7 @@ def put_rough(rough, at, center, scale):
 
 
 def draw_words(words, players, rounds, count, key):
-    """The random words of so many lanes, a row for each word: the first for the reward, each other for two arms.
+    """The random words of `count` lanes, a row for each word: the first for the reward, each other for two arms.
 
     To fill whole vectors, words of a few lanes that follow are drawn too. Nobody reads those.
     """
@@ -86,15 +88,15 @@ def draw_words(words, players, rounds, count, key):
 
 @independent
 def bound_draws(words, bounds, count, arms):
-    """Lower and upper bounds of every arm's draws in so many lanes, two rows for each arm, from the words."""
+    """Lower and upper bounds of every arm's draws in `count` lanes, two rows for each arm, from the words."""
     lanes = whole_vectors(count, DRAW_LANES)
     for two in range(even_arms(arms) // 2):
         word_at, bound_at = np.uint64(WIDTH * (two + 1)), np.uint64(4 * WIDTH * two)
         for lane in range(lanes):
             at = bound_at + np.uint64(lane)
-            bounds[at], bounds[at + ROW] = bounds_of(words[word_at + np.uint64(lane)] & LOWER_HALF)
+            bounds[at], bounds[at + ROW] = bounds_of(words[word_at + np.uint64(lane)] & LOWER_MASK)
             at = at + TWO_ROWS
-            bounds[at], bounds[at + ROW] = bounds_of(words[word_at + np.uint64(lane)] >> UPPER_HALF)
+            bounds[at], bounds[at + ROW] = bounds_of(words[word_at + np.uint64(lane)] >> UPPER_SHIFT)
 
 
 def bound_indices(rough, tile_at, bounds, column, top, lanes, arms):
@@ -125,7 +127,10 @@ def bound_two_arms(rough, first_center_at, bounds, first_bounds_at, top, lanes, 
 
 @fused
 def bound_index(rough, center_at, bounds, bounds_at):
-    """A lower and an upper bound of an index, from bounds of the draw, or as they are for Beta draws."""
+    """A lower and an upper bound of an index, from bounds of the draw. Without randomness these are 0.
+
+    For Beta draws the table has the bounds of indices.
+    """
     if BETA:
         return bounds[bounds_at], bounds[bounds_at + ROW]
     center, scale = rough[center_at], rough[center_at + ROW]
@@ -187,14 +192,14 @@ def pick_exactly(rough, center_at, words, bounds, drawn_at, floor, center, scale
             value = center[arm, player]
             if RANDOMISED:
                 middle, last, _, _ = block(arm, player, t, REFINE, key)
-                value += scale[arm, player] * normal(first_half(words, drawn_at, arm), middle, last)
+                value += scale[arm, player] * normal(first_bits(words, drawn_at, arm), middle, last)
             if best < 0 or value > best_index:
                 best = arm
                 best_index = value
     return best
 
 
-def first_half(words, drawn_at, arm):
+def first_bits(words, drawn_at, arm):
     """The first 16 bits of an arm's draw."""
     word = np.int64(words[drawn_at + np.uint64(WIDTH * (1 + arm // 2))])
     return word >> 16 if arm % 2 else word & 0xFFFF

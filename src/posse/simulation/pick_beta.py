@@ -20,11 +20,11 @@ from posse.simulation.pick import (
     DRAW_LANES,
     FAR,
     LANES,
-    LOWER_HALF,
+    LOWER_MASK,
     NEAR,
     ROW,
     TWO_ROWS,
-    UPPER_HALF,
+    UPPER_SHIFT,
     WIDTH,
     is_open,
     pick_by_bounds,
@@ -33,7 +33,7 @@ from posse.simulation.pick import (
 from posse.streams import SAMPLE, block
 
 THIRD, ONE, ZERO = np.float32(1.0 / 3.0), np.float32(1.0), np.float32(0.0)
-FOURTH_POWER, EIGHTH = np.float32(1.0 / 108.0), np.float32(0.125)
+Y_FACTOR, EIGHTH = np.float32(1.0 / 108.0), np.float32(0.125)
 SERIES = np.float32(0.800001), np.float32(0.666668), np.float32(2.05)
 UNIFORM, ALMOST_ONE = np.float32(2.0**-16), np.float32(1.0 - 2.0**-17)
 MOST_T, MOST_ROOT = np.float32(0.8), np.float32(1e4)  # above this s, rounding might decide what is rejected
@@ -42,12 +42,12 @@ MOST_ODDS = np.float32(1e9)  # above, draws may round to the same number
 
 
 def root_of_shape(shape):
-    """What bounds take for a or b."""
+    """The s of a or b."""
     return math.sqrt(max(shape - 1.0 / 3.0, 0.0))
 
 
 def draw_beta_words(words, players, rounds, count, arms, key):
-    """The first bits of draws in so many lanes, two rows for each arm: of both normal draws, of both uniform ones."""
+    """The first bits of draws in `count` lanes, two rows for each arm: of both normal draws, of both uniform ones."""
     for arm in range(arms):
         row = np.uint64(2 * WIDTH * arm)
         for lane in range(whole_vectors(count, LANES)):
@@ -56,7 +56,7 @@ def draw_beta_words(words, players, rounds, count, arms, key):
 
 
 def bound_beta_draws(rough, tile_at, words, column, bounds, count, arms):
-    """Lower and upper bounds of X / Y for every arm in so many lanes, two rows for each arm."""
+    """Lower and upper bounds of X / Y for every arm in `count` lanes, two rows for each arm."""
     for arm in range(arms):
         row = np.uint64(2 * WIDTH * arm)
         bound_arm(rough, tile_at + row, words, column + row, bounds, row, whole_vectors(count, DRAW_LANES))
@@ -74,10 +74,13 @@ def bound_arm(rough, roots_at, words, words_at, bounds, bounds_at, lanes):
 
 @fused
 def bound_odds(x_root, y_root, normals, uniforms):
-    """A lower and an upper bound of X / Y; FAR if it may be anything, for both if it is so large."""
+    """A lower and an upper bound of X / Y: 0 and FAR if a draw may be rejected.
+
+    A lower bound above MOST_ODDS becomes FAR, for all arms to be compared exactly.
+    """
     x_inverse, y_inverse = ONE / x_root, ONE / y_root
-    x_low, x_high, x_sure = bound_gamma(x_root, x_inverse, normals >> UPPER_HALF, uniforms >> UPPER_HALF)
-    y_low, y_high, y_sure = bound_gamma(y_root, y_inverse, normals & LOWER_HALF, uniforms & LOWER_HALF)
+    x_low, x_high, x_sure = bound_gamma(x_root, x_inverse, normals >> UPPER_SHIFT, uniforms >> UPPER_SHIFT)
+    y_low, y_high, y_sure = bound_gamma(y_root, y_inverse, normals & LOWER_MASK, uniforms & LOWER_MASK)
     low, high, scale = x_low / y_high, x_high / y_low, y_root * x_inverse
     lower, upper = scale * low * low * low * (ONE - SLACK), scale * high * high * high * (ONE + SLACK)
     sure = x_sure & y_sure
@@ -91,7 +94,7 @@ def bound_gamma(root, inverse, half, uniform):
     low, high = bounds_of(half)
     most, t = max(-low, high), max(-low * THIRD, ZERO) * inverse
     squares = most * most * inverse
-    y = FOURTH_POWER * squares * squares * (ONE + t * (SERIES[0] + t * (SERIES[1] + t * SERIES[2])))
+    y = Y_FACTOR * squares * squares * (ONE + t * (SERIES[0] + t * (SERIES[1] + t * SERIES[2])))
     chance = ONE - EIGHTH * y  # its eighth power is less than exp(−y)
     may_be = chance > ZERO
     chance *= chance
@@ -113,11 +116,14 @@ def pick_beta(rough, tile_at, words, bounds, column, top, a, b, pulls, players, 
 
 @out_of_line
 def pick_beta_exactly(bounds, upper_at, floor, a, b, pulls, player, t, key):
-    """The arm with the largest draw, of those whose upper bound reaches the floor. Of equals, the one pulled most."""
+    """The arm with the largest draw, of those whose upper bound reaches the floor.
+
+    Ties go to the arm pulled most, then to the lowest.
+    """
     floor = floor if floor < NEAR else ZERO
-    bounded = likely = first = 0
+    bounded = likely = most_pulled = 0
     for arm in range(a.shape[0]):
-        first = arm if pulls[arm, player] > pulls[first, player] else first
+        most_pulled = arm if pulls[arm, player] > pulls[most_pulled, player] else most_pulled
         if floor <= bounds[upper_at + np.uint64(2 * WIDTH * arm)] < FAR:
             bounded, likely = bounded + 1, arm
     least = floor / (1.0 + floor) * (1.0 - 1e-6)  # a draw whose X / Y is above the floor is above this
@@ -125,8 +131,8 @@ def pick_beta_exactly(bounds, upper_at, floor, a, b, pulls, player, t, key):
         return likely
     best, highest = -1, -math.inf
     for number in range(-1, a.shape[0]):
-        arm = first if number < 0 else number
-        if bounds[upper_at + np.uint64(2 * WIDTH * arm)] >= floor and (number < 0 or arm != first):
+        arm = most_pulled if number < 0 else number
+        if bounds[upper_at + np.uint64(2 * WIDTH * arm)] >= floor and (number < 0 or arm != most_pulled):
             value = draw_exactly(a, b, highest, arm, player, t, key)
             best = arm if best < 0 or value > highest else best
             highest = max(highest, value)
