@@ -19,7 +19,7 @@ import pytest
 import posse
 from high_ts import HighSummaryTS, HighTS
 from posse import schedule
-from posse.policies import Policy, Refresh, all_policies
+from posse.policies import Law, Policy, Refresh, all_policies
 from posse.policies.likeness.tables import SHARE
 from posse.simulation import cuda
 from posse.simulation.engine import PolicyRun
@@ -88,6 +88,25 @@ class Nowhere(Policy):
         return math.nan, 1.0
 
 
+@dataclass(frozen=True)
+class NoLaw(Policy):
+    """A prior of too little."""
+
+    law = Law.BETA
+
+    @staticmethod
+    def index(n, s):
+        return 0.5 + s, 1.0 + n - s
+
+
+class Forgotten(NoLaw):
+    """And of nothing."""
+
+    @staticmethod
+    def index(n, s):
+        return s, n - s
+
+
 class Boundless(Nowhere):
     """Another one."""
 
@@ -117,6 +136,15 @@ def test_a_policy_of_the_users_own():
 def test_a_policy_whose_index_is_not_a_number_is_named():
     with pytest.raises(ValueError, match=r"Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
         posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
+
+
+# In the simulator a root of a negative number is an error of Python's.
+@pytest.mark.parametrize("policy", [NoLaw()] if SIMULATED else [NoLaw(), Forgotten()], ids=str)
+def test_a_policy_whose_beta_law_is_none_is_named(policy):
+    with pytest.raises(
+        ValueError, match=r"gives a=\S+, b=\S+ of a Beta law for player 0, arm \d with n=.*, but expected"
+    ):
+        posse.simulate(a_problem(), policy, 9, backend="cuda")
 
 
 def test_a_policy_whose_scale_is_infinite_is_named():

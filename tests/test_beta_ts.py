@@ -102,6 +102,10 @@ class TestDraws:
         """Negative control."""
         assert stats.kstest(draws(2.0, 3.0), stats.beta(2.1, 3).cdf).pvalue < 1e-6
 
+    @pytest.mark.parametrize("law", [(0.0, 1.0), (-1.0, 2.0), (1.0, 0.3), (math.inf, 1.0), (1.0, math.nan)], ids=str)
+    def test_no_law_is_drawn_from_for_ever(self, law):
+        assert np.isnan(draws(*law, count=20)).all()
+
     def test_a_floor_changes_nothing_above_it(self):
         free, bounded = draws(2.0, 3.0, 3000), draws(2.0, 3.0, 3000, 0.5)
         assert np.array_equal(free[free > 0.5], bounded[free > 0.5])

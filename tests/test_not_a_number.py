@@ -145,3 +145,32 @@ def test_numbers_of_other_laws_are_no_scales():
     """The negative control: IMED's second number is a count. An arm without a pull may have an infinite center."""
     for policy in (posse.IMED(), posse.BetaTS(), posse.IndUCB()):
         assert posse.simulate(posse.Problem(np.full((2, 5), 0.5)), policy, 2).pulls.sum() == 4
+
+
+WRONG = 0.0, 0.99, -3.0, math.inf, math.nan, 1.0
+
+
+@dataclass(frozen=True)
+class NoLaw(posse.BetaTS):
+    """From the pull with this number on, its a is one of these."""
+
+    first: float = 0.0
+    which: int = 0
+
+    @staticmethod
+    def index(n, s, first, which):
+        return (WRONG[int(which)] if n >= first else 1.0 + s), 1.0 + n - s
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("first", [0.0, 3.0])
+def test_a_beta_law_that_is_none(which, first):
+    with pytest.raises(ValueError, match=r"gives a=\S+, b=\S+ of a Beta law for player \d, arm \d with n=") as caught:
+        posse.simulate(PROBLEM, NoLaw(first=first, which=which), 60)
+    assert f"gives a={WRONG[which]:g}, b=" in str(caught.value)
+    assert f" with n={first:g}, s=" in str(caught.value)
+    assert str(caught.value).endswith("but expected finite numbers of at least 1")
+
+
+def test_the_smallest_beta_law_is_one():
+    posse.simulate(PROBLEM, NoLaw(which=5), 60)

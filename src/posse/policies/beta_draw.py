@@ -9,6 +9,11 @@ from posse.streams import SAMPLE, block
 BLOCKS = 1 << 12  # for each arm
 
 
+def is_law(a, b):
+    """Whether posse draws from Beta(a, b)."""
+    return 1.0 <= a < math.inf and 1.0 <= b < math.inf
+
+
 def beta_draw(a, b, floor, words, arm, player, t, key):
     """A Beta(a, b) draw for a, b >= 1, exact if it is above the floor; otherwise anything up to the floor.
 
@@ -54,7 +59,8 @@ def gamma_draw(d, step, x, uniform, number, player, t, key):
     u = (uniform * 2.0**48 + middle * 65536.0 + (last >> 16) + 0.5) * 2.0**-64
     while True:
         v = (1.0 + step * x) ** 3
-        if v > 0.0 and math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+        rejected = v <= 0.0 or math.log(u) >= 0.5 * x * x + d * (1.0 - v + math.log(v))
+        if not rejected:  # so if something is not a number: the loop always ends
             return d * v
         number += 1
         first, second, third, fourth = block(number, player, t, SAMPLE, key)

@@ -38,7 +38,7 @@ from posse.simulation.cuda_tables import (
     of_run,
     pair_of,
 )
-from posse.simulation.engine import Shapes, check_scale, not_a_number
+from posse.simulation.engine import Shapes, check_scale, wrong_index
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
 from posse.streams import key as run_key
@@ -249,7 +249,7 @@ class Batch:
             run = int(np.flatnonzero(nan)[0])
             pairs = (*state.indexed, tables.center, tables.scale)
             *own, center, scale = (self._by_arm(array.copy_to_host())[run] for array in pairs)
-            raise not_a_number(self.policy, own, center.T, scale.T)
+            raise wrong_index(self.policy, own, center.T, scale.T)
         scales = self._by_arm(tables.scale.copy_to_host())
         if (wrong := (scales < 0) | np.isinf(scales)).any():
             run = int(np.argwhere(wrong)[0, 0])

@@ -13,7 +13,7 @@ import numpy as np
 from numba import cuda, int32
 
 from posse.compile import out_of_line
-from posse.policies.beta_draw import BLOCKS, beta_draw
+from posse.policies.beta_draw import BLOCKS, beta_draw, is_law
 from posse.policies.bound import (
     AT_OWN_PULL,
     BETA,
@@ -266,7 +266,10 @@ def form(state, own, arm, player, players, shared, log_T, constants):
         place = np.uint32(TWO * pair)
         own.rough[place] = rough_center if near else INFINITY
         own.rough[np.uint32(place + ONE)] = rough_scale if near else ZERO
-    if not near and (math.isnan(center) or math.isnan(scale)):
+    if BETA:
+        if not is_law(center, scale):
+            own.nan[0] = 1
+    elif not near and (math.isnan(center) or math.isnan(scale)):
         own.nan[0] = 1
 
 

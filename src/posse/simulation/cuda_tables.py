@@ -49,7 +49,7 @@ class RunTables(NamedTuple):
     rough: Any  # [2 · pair + …], center and scale in single precision: see `posse.simulation.cuda_pick`
     summarised: Any  # the statistics as a summary takes them, [arm, player]
     expecting: Any  # what is expected of pairs, likewise
-    nan: Any  # [1], 1 if an index was not a number
+    nan: Any  # [1], 1 if an index was not a number, or a Beta law is none
     early: Any  # [pair], pulls before the last quarter
     player_regret: Any  # [player]
     regret: Any  # [checkpoint]

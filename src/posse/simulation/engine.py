@@ -9,6 +9,7 @@ import numpy as np
 
 from posse.compile import bind_all, source_digest
 from posse.policies.base import Law, Policy
+from posse.policies.beta_draw import is_law
 from posse.policies.bindings import bindings, class_of, used_statistics
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import SUM
@@ -145,7 +146,9 @@ class PolicyRun:
         sizes = problem.players, problem.arms, coded.columns.shape[1], coded.part_of.size
         known = state_shapes(policy, used_statistics(type(policy)), *sizes)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))
-        if policy.law is Law.NORMAL:
+        if policy.law is Law.BETA:
+            arrays["rough"][:] = 1.0  # lanes that are not in use are computed too, without warnings or slow numbers
+        else:
             arrays["rough"].reshape(-1, 2, WIDTH)[:, 0] = LOWEST  # an arm that is there only to make pairs never wins
         arrays = {"indexed": arrays["statistics"]} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
@@ -166,7 +169,7 @@ class PolicyRun:
         is_new, first = self.round < 0, max(self.round, 0) + 1
         count = self.kernels.advance(*self.arguments, measures, is_new, first, to)
         if count < 0:
-            raise not_a_number(self.policy, self.state.indexed, self.run.center.T, self.run.scale.T)
+            raise wrong_index(self.policy, self.state.indexed, self.run.center.T, self.run.scale.T)
         self.round = to
         return count
 
@@ -179,15 +182,24 @@ class PolicyRun:
         self.kernels.refresh_all(self.state, self.run, self.clock, self.round + 1, self.constants)
 
 
-def not_a_number(
+def wrong_index(
     policy: Policy, indexed: Sequence[np.ndarray] | np.ndarray, center: np.ndarray, scale: np.ndarray
 ) -> ValueError:
-    """The error of a policy whose index is NaN, with the first player and arm where it is, and their numbers."""
-    player, arm = np.argwhere(np.isnan(center) | np.isnan(scale))[0].tolist()
+    """The error of a policy whose index is NaN or no Beta law, with the first player and arm, and their numbers."""
+    is_beta = policy.law is Law.BETA
+    wrong = np.isnan(center) | np.isnan(scale)
+    if is_beta:
+        wrong = ~np.array([is_law(a, b) for a, b in zip(center.flat, scale.flat, strict=True)]).reshape(center.shape)
+    player, arm = np.argwhere(wrong)[0].tolist()
+    first, second, pair = center[player, arm], scale[player, arm], _pair(policy, indexed, player, arm)
+    if is_beta:
+        return ValueError(
+            f"{policy.label} gives a={first:g}, b={second:g} of a Beta law for {pair}, but expected finite numbers "
+            "of at least 1"
+        )
     return ValueError(
-        f"{policy.label} gives an index that is not a number: center {center[player, arm]:g}, scale "
-        f"{scale[player, arm]:g} for {_pair(policy, indexed, player, arm)}; see what {type(policy).__name__}.index "
-        "divides by, and what it takes roots and logarithms of"
+        f"{policy.label} gives an index that is not a number: center {first:g}, scale {second:g} for {pair}; see what "
+        f"{type(policy).__name__}.index divides by, and what it takes roots and logarithms of"
     )
 
 

@@ -1,5 +1,7 @@
 """How the round loop forms centers and scales from what the policy knows, and notices those that are not numbers.
 
+Of a Beta law, a and b below 1 or infinite are noticed in the same way.
+
 What comes from `posse.policies.bound` is bound for each policy. Players and arms are unsigned here, as where they are
 looked up, so that everything is compiled for one kind of number.
 """
@@ -9,6 +11,7 @@ import math
 import numpy as np
 
 from posse.compile import independent, masked, out_of_line
+from posse.policies.beta_draw import is_law
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, copy_own, expected_at, index_of, own_of, player_of
 from posse.policies.state import see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
@@ -43,6 +46,8 @@ def form(state, run, arm, player, at, shared, log_T, constants):
         run.rough[at], run.rough[at + ROW] = root_of_shape(center), root_of_shape(scale)
     elif not IMED:
         run.rough[at], run.rough[at + ROW] = center, scale  # not by `put_rough`, so that an error names the index
+    if BETA:
+        return not is_law(center, scale)
     return not (abs(center) <= LARGE and abs(scale) <= LARGE)  # so if one is NaN
 
 
@@ -50,7 +55,9 @@ def form(state, run, arm, player, at, shared, log_T, constants):
 def check_large(run, arm, player):
     """Let a pair have no bounds if single precision cannot hold them; return whether it is NaN."""
     center, scale = run.center[arm, player], run.scale[arm, player]
-    if not (BETA or IMED or max(abs(center), abs(scale)) <= LARGE):
+    if BETA:
+        return not is_law(center, scale)
+    if not (IMED or max(abs(center), abs(scale)) <= LARGE):
         put_rough(run.rough, rough_at(arm, player, run.center.shape[0]), FAR, 0.0)
     return math.isnan(center) or math.isnan(scale)
 
