@@ -276,6 +276,18 @@ class TestBind:
         assert [bind(closure(number))(2.0) for number in (3.0, 4.0)] == [6.0, 8.0]
         assert bind(add(closure(5.0), 1.0))(2.0) == 11.0
 
+    def test_an_inner_function_beside_an_argument_that_nothing_reads(self):
+        def square_and_add(x, unread):
+            def square(y):
+                return y * y + x
+
+            return square(0.5)
+
+        def use(x):
+            return square_and_add(x, x)
+
+        assert bind(use)(2.0) == 2.25
+
     def test_a_helper_may_have_the_name_of_an_attribute_that_it_uses(self):
         assert bind(sqrt)(9.0) == 3.0
         assert bind(uses_sqrt)(9.0) == 4.0

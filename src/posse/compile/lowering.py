@@ -84,8 +84,8 @@ class RecordLower(PartOfNumba):
     def extract_function_arguments(self) -> Any:
         """Take records from the caller, where they are, or copy them if this does not become a part of it."""
         values = super().extract_function_arguments()
-        for name, value in zip(self.fndesc.args, values, strict=True):
-            if is_record(self.typeof(name)) and len(self.func_ir._definitions[name]) == 1:
+        for name, kind, value in zip(self.fndesc.args, self.fndesc.argtypes, values, strict=True):
+            if is_record(kind) and len(self.func_ir._definitions[name]) == 1:
                 place = value.operands[0]
                 if not self.fndesc.inline:
                     place = cgutils.alloca_once(self.builder, value.type)
