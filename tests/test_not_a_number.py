@@ -174,3 +174,16 @@ def test_a_beta_law_that_is_none(which, first):
 
 def test_the_smallest_beta_law_is_one():
     posse.simulate(PROBLEM, NoLaw(which=5), 60)
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_a_learner_refuses_it_too(which):
+    learner = posse.Learner(NoLaw(first=1.0, which=which), ["a", "b"], ["one"], horizon=100)
+    first = learner.choose("one")
+    learner.observe(first, 1.0)
+    rows = len(learner.log())
+    with pytest.raises(ValueError, match=r"gives no usable index for player 0, arm \d with n=1, s=1, q=1: ") as caught:
+        learner.choose("one")
+    told = f"a={WRONG[which]:g}, b=1 of a Beta law, but expected finite numbers of at least 1"
+    assert str(caught.value).endswith(told)
+    assert len(learner.log()) == rows

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from posse.compile import out_of_line
+from posse.policies.beta_draw import is_law
 from posse.policies.beta_propensity import fill_beta_propensities
 from posse.policies.bound import (
     AT_OWN_PULL,
@@ -205,8 +206,8 @@ def choose(
     """One round: draw an arm for each player from its exact probabilities, and whether the decision is held out.
 
     Both go into `drawn`, [player, 4], with the weight of others' data in the arm, and a sum that is no number if any
-    index or probability is none. `out`, [player, 4, arm], gets everything but the weights. `offers` says which arms
-    there are for each player, or for all in one row. `serial` is the number of the first decision.
+    index or probability is none, or any Beta law. `out`, [player, 4, arm], gets everything but the weights. `offers`
+    says which arms there are for each player, or for all in one row. `serial` is the number of the first decision.
 
     The arm is drawn first. Given the arm, the decision belongs to the holdout with the holdout's part of the arm's
     probability. So a decision belongs to the holdout with the declared probability, and its arm then has equal shares.
@@ -226,6 +227,8 @@ def choose(
         drawn[place, 3] = numbers[PROBABILITY, arm]
         for each in range(numbers.shape[1]):
             drawn[place, 3] += numbers[CENTER, each] + numbers[SCALE, each]
+            if BETA and not is_law(numbers[CENTER, each], numbers[SCALE, each]):
+                drawn[place, 3] = math.nan
 
 
 def observe(known, pulls, event, log_T, constants):
