@@ -60,39 +60,39 @@ def quickest(work: Callable[[], Any], rounds: int) -> float:
 # Compiled with the policy's functions. Each repeats a step for so many times AHEAD rounds, of which t is the first.
 
 
-def repeat_activate(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_activate(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(times):
         activate_ahead(run, participation, t, t + AHEAD - 1, key)
 
 
-def repeat_draw(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_draw(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(times):
         draw(run, 0, AHEAD * PLAYERS, key)
 
 
-def repeat_refresh(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_refresh(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(0 if AT_OWN_PULL or SCHEDULED else times * AHEAD):
         refresh_active(state, run, run.active[:PLAYERS], True, t, False, clock.log_horizon, constants)
 
 
-def repeat_choose(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_choose(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(times):
         for ahead in range(AHEAD):  # the first round is left out, for which it would draw
             begin = max(ahead, 1) * PLAYERS
             choose(state, run, begin, begin + PLAYERS, AHEAD * PLAYERS, t + ahead, key)
 
 
-def repeat_earn(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_earn(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(times * AHEAD):
         earn(run, environment, run.active[:PLAYERS], run.reward_words[:PLAYERS], t, key)
 
 
-def repeat_count(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_count(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(times * AHEAD):
         count_rewards(state, run, run.active[:PLAYERS], t)
 
 
-def repeat_learn(state, run, environment, participation, constants, key, clock, t, times):  # type: ignore[no-untyped-def]
+def repeat_learn(state, run, environment, participation, constants, key, clock, t, times):
     for _ in range(times * AHEAD):
         learn(state, run, run.active[:PLAYERS], run.arms, PLAYERS, t, False, clock.log_horizon, constants)
 
