@@ -110,4 +110,4 @@ STEPS = {
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    main(600 if parser.parse_args().quick else 6_000)
+    main(2_400 if parser.parse_args().quick else 6_000)
