@@ -24,7 +24,7 @@ from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
 from posse.learner.shares import NO_LIMITS, Shares, check_least, check_limits, check_shares, limits
 from posse.policies.base import Law
-from posse.policies.beta_draw import is_law
+from posse.policies.beta_draw import LAWS, is_law
 from posse.policies.state import State, fades_at
 from posse.policies.statistics import COUNT, SQUARES, SUM
 from posse.rewards import GRID
@@ -118,9 +118,7 @@ class LearnerState:
     def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
         centers, scales = out[kernel.CENTER], out[kernel.SCALE]
         policy, is_beta = self.core.policy, self.core.policy.law is Law.BETA
-        usable = np.isfinite(scales) & ~np.isnan(centers) & (scales >= 0)
-        if is_beta:
-            usable = np.array([is_law(a, b) for a, b in zip(centers, scales, strict=True)])
+        usable = is_law(centers, scales) if is_beta else ~np.isnan(centers) & np.isfinite(scales) & (scales >= 0)
         arm = int(usable.argmin())
         own = zip(policy.statistics, self.known.indexed[:, arm, player].tolist(), strict=True)
         shown = ", ".join(f"{statistic.name}={value * statistic.unit:g}" for statistic, value in own)
@@ -128,7 +126,7 @@ class LearnerState:
         expected = "numbers, and a scale that is finite and not negative"
         if is_beta:
             numbers = f"a={centers[arm]:g}, b={scales[arm]:g} of a Beta law"
-            expected = "finite numbers of at least 1"
+            expected = LAWS
         return ValueError(
             f"{policy.label} gives no usable index for player {player}, arm {arm} with {shown}: {numbers}, "
             f"but expected {expected}"

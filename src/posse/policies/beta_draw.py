@@ -9,9 +9,12 @@ from posse.streams import SAMPLE, block
 BLOCKS = 1 << 12  # for each arm
 
 
+LAWS = "finite numbers of at least 1"  # which a and b may be
+
+
 def is_law(a, b):
-    """Whether posse draws from Beta(a, b)."""
-    return 1.0 <= a < math.inf and 1.0 <= b < math.inf
+    """Whether posse draws from Beta(a, b); of arrays for each pair."""
+    return (a >= 1.0) & (a < math.inf) & (b >= 1.0) & (b < math.inf)
 
 
 def beta_draw(a, b, floor, words, arm, player, t, key):

@@ -382,7 +382,7 @@ def largest(own, arms, players, player):
 
 
 def best_by_beta(state, own, players, player, t, key):
-    """The arm with the largest index where indices are Beta draws, as `posse.simulation.kernel` finds it."""
+    """The arm with the largest index where indices are Beta draws, the one that `posse.simulation.pick_beta` finds."""
     first = 0
     most = state.statistics[COUNT][np.uint32(player)]
     for arm in range(state.pulled_at.size):

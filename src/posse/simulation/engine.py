@@ -9,7 +9,7 @@ import numpy as np
 
 from posse.compile import bind_all, source_digest
 from posse.policies.base import Law, Policy
-from posse.policies.beta_draw import is_law
+from posse.policies.beta_draw import LAWS, is_law
 from posse.policies.bindings import bindings, class_of, used_statistics
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import SUM
@@ -187,15 +187,12 @@ def wrong_index(
 ) -> ValueError:
     """The error of a policy whose index is NaN or no Beta law, with the first player and arm, and their numbers."""
     is_beta = policy.law is Law.BETA
-    wrong = np.isnan(center) | np.isnan(scale)
-    if is_beta:
-        wrong = ~np.array([is_law(a, b) for a, b in zip(center.flat, scale.flat, strict=True)]).reshape(center.shape)
-    player, arm = np.argwhere(wrong)[0].tolist()
+    usable = is_law(center, scale) if is_beta else ~(np.isnan(center) | np.isnan(scale))
+    player, arm = np.argwhere(~usable)[0].tolist()
     first, second, pair = center[player, arm], scale[player, arm], _pair(policy, indexed, player, arm)
     if is_beta:
         return ValueError(
-            f"{policy.label} gives a={first:g}, b={second:g} of a Beta law for {pair}, but expected finite numbers "
-            "of at least 1"
+            f"{policy.label} gives a={first:g}, b={second:g} of a Beta law for {pair}, but expected {LAWS}"
         )
     return ValueError(
         f"{policy.label} gives an index that is not a number: center {first:g}, scale {second:g} for {pair}; see what "
